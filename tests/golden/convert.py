@@ -15,7 +15,7 @@ import numpy as np
 
 KEEP = ("input_ids instruct_ids prompt_embeds trailing_text_hidden tts_pad_embed "
         "talker_tokens talker_hidden talker_margin cp_margin codes wav "
-        "frame_idx wav_frames wav_frame_rms").split()
+        "frame_idx wav_frames wav_unchunked_frames wav_frame_rms").split()
 DEEP = {
     "cv_en": "prefill_hidden_all prefill_layers_last talker_logits talker_scores "
              "cp_input cp_logits".split(),
