@@ -158,6 +158,7 @@ typedef struct og_job {
     uint64_t tag;       /* engine's own */
     og_sampling sampling, head_sampling; /* of the stage, and of its depth head */
     int32_t max_items;  /* worst case of input items (prompt rows or code frames) */
+    int32_t max_feed;   /* decoders: worst case of rows of the feed port */
     og_out *out[OG_MAX_PORTS]; /* by port index; NULL: no live consumer, not computed */
     void *slot;         /* the node's */
     void *owner;        /* the engine's */

@@ -1,0 +1,164 @@
+#include "graph/run/engine.h"
+
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "graph/run/run.h"
+
+#define HOOK_WORKERS_DEFAULT 2
+#define WINDOW_DEFAULT ((size_t)16 << 20)
+
+double og__now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int replica_in(const og_plan_stage *st, int group) {
+    for (int r = 0; r < st->n_replicas; r++)
+        if (st->replicas[r].group == group) return r;
+    return 0;
+}
+
+/* A group's executor; its nodes stand sinks first. */
+static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) {
+    const og_plan_group *g = &e->plan->groups[index];
+    ex->e = e;
+    ex->index = index;
+    pthread_mutex_init(&ex->mu, NULL);
+    pthread_cond_init(&ex->cond, NULL);
+    ex->nodes = og_calloc((size_t)g->n_stages, sizeof *ex->nodes);
+    ex->stages = og_calloc((size_t)g->n_stages, sizeof *ex->stages);
+    ex->replicas = og_calloc((size_t)g->n_stages, sizeof *ex->replicas);
+    ex->stats = og_calloc((size_t)g->n_stages, sizeof *ex->stats);
+    if (!ex->nodes || !ex->stages || !ex->replicas || !ex->stats)
+        return og_err_set(err, OG_ENOMEM, "no memory for executor '%s'", g->name);
+    ex->n_nodes = g->n_stages;
+    for (int i = 0; i < g->n_stages; i++) {
+        ex->stages[i] = g->stages[g->n_stages - 1 - i];
+        ex->replicas[i] = replica_in(&e->plan->stages[ex->stages[i]], index);
+    }
+    const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : e->plan->backend;
+    int rc = og_device_open(backend, g->place.index, e->plan->threads, &ex->dev, err);
+    if (rc == 0) rc = og_exec_create(ex->dev, 0, &ex->exec, err);
+    return rc < 0 ? rc : og__executor_start(ex, err);
+}
+
+static void executor_clear(og_executor *ex) {
+    og__executor_stop(ex);
+    og_exec_destroy(ex->exec);
+    og_device_close(ex->dev);
+    og_free(ex->nodes);
+    og_free(ex->stages);
+    og_free(ex->replicas);
+    og_free(ex->stats);
+    if (ex->e) {
+        pthread_mutex_destroy(&ex->mu);
+        pthread_cond_destroy(&ex->cond);
+    }
+}
+
+static int start(og_engine *e, og_err *err) {
+    const og_plan *p = e->plan;
+    if (!p->runnable)
+        return og_err_set(err, OG_EUNSUPPORTED, "this plan cannot run: %s",
+                          p->n_blockers ? p->blockers[0] : "it was made to be checked only");
+    int rc = og_hook_pool_create(e->opts.hook_workers, NULL, &e->hooks, err);
+    if (rc < 0) return rc;
+    e->executors = og_calloc((size_t)p->n_groups, sizeof *e->executors);
+    if (!e->executors) return og_err_set(err, OG_ENOMEM, "no memory for the executors");
+    for (int i = 0; i < p->n_groups; i++) {
+        e->n_executors = i + 1;
+        rc = executor_init(e, &e->executors[i], i, err);
+        if (rc < 0) return rc;
+    }
+    if (pthread_create(&e->front, NULL, og__front_main, e) != 0)
+        return og_err_set(err, OG_EIO, "cannot start the front-door thread");
+    e->front_started = true;
+    return 0;
+}
+
+int og_engine_create(const og_plan *plan, const og_engine_opts *opts, og_engine **out,
+                     og_err *err) {
+    *out = NULL;
+    double t0 = og__now();
+    og_engine *e = og_calloc(1, sizeof *e);
+    if (!e) return og_err_set(err, OG_ENOMEM, "no memory for the engine");
+    pthread_mutex_init(&e->mu, NULL);
+    pthread_cond_init(&e->cond, NULL);
+    e->plan = plan;
+    if (opts) e->opts = *opts;
+    if (e->opts.hook_workers <= 0) e->opts.hook_workers = HOOK_WORKERS_DEFAULT;
+    if (e->opts.max_queue <= 0) e->opts.max_queue = OG_MAX_QUEUE_DEFAULT;
+    if (e->opts.window_bytes == 0) e->opts.window_bytes = WINDOW_DEFAULT;
+    int rc = start(e, err);
+    if (rc < 0) {
+        og_engine_destroy(e);
+        return rc;
+    }
+    e->load_s = og__now() - t0;
+    *out = e;
+    return 0;
+}
+
+void og_engine_destroy(og_engine *e) {
+    if (!e) return;
+    pthread_mutex_lock(&e->mu);
+    e->stop = true;
+    pthread_cond_broadcast(&e->cond);
+    pthread_mutex_unlock(&e->mu);
+    if (e->front_started) pthread_join(e->front, NULL);
+    for (int i = 0; i < e->n_executors; i++) executor_clear(&e->executors[i]);
+    og_hook_pool_destroy(e->hooks);
+    og_free(e->executors);
+    pthread_mutex_destroy(&e->mu);
+    pthread_cond_destroy(&e->cond);
+    og_free(e);
+}
+
+void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *err) {
+    for (;;) {
+        og_request *hit = NULL;
+        pthread_mutex_lock(&e->mu);
+        for (og_request *r = e->all; r && !hit; r = r->all_next) {
+            if (atomic_load(&r->fail_seen)) continue;
+            for (int i = 0; i < r->n_jobs && !hit; i++)
+                if (r->jobs[i]->ex == ex) hit = r;
+        }
+        if (hit) {
+            atomic_store(&hit->fail_seen, true);
+            og__request_ref(hit);
+        }
+        pthread_mutex_unlock(&e->mu);
+        if (!hit) return;
+        og__request_fail(hit, err);
+        og__request_unref(hit);
+    }
+}
+
+void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
+    pthread_mutex_lock(&e->mu);
+    *out = (og_engine_stats){.requests = e->n_requests,
+                             .queued = e->n_queue,
+                             .admitted = e->admitted,
+                             .finished = e->finished,
+                             .failed = e->failed,
+                             .buffer_bytes = atomic_load(&e->buffer_bytes),
+                             .load_s = e->load_s};
+    pthread_mutex_unlock(&e->mu);
+}
+
+int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *out) {
+    for (int x = 0; x < e->n_executors; x++) {
+        og_executor *ex = &e->executors[x];
+        for (int i = 0; i < ex->n_nodes; i++) {
+            if (ex->stages[i] != stage || ex->replicas[i] != replica) continue;
+            pthread_mutex_lock(&ex->mu);
+            *out = ex->stats[i];
+            pthread_mutex_unlock(&ex->mu);
+            return 0;
+        }
+    }
+    return OG_ENOENT;
+}

@@ -1,0 +1,126 @@
+/* The engine: a plan brought to life, and the requests that travel through it.
+ *
+ * og_engine loads the plan's checkpoint, starts one executor thread per group of nodes, a
+ * few hook workers and one front-door thread that admits requests in order. It borrows the
+ * plan, which must outlive it.
+ *
+ * og_request is one user's job. Its owner pulls events until DONE or ERROR, from one thread
+ * at a time; samples are handed over by reference and given back by the next call, which is
+ * what tells the engine how fast the client reads. Freeing an unfinished request cancels it
+ * in every stage. Everything else may be called from any thread.
+ *
+ *     og_engine *e; og_request *r; og_event ev;
+ *     og_engine_create(plan, NULL, &e, &err);
+ *     og_request_desc d = {.fields = json, .seed = 7, .has_seed = 1};
+ *     og_engine_submit(e, &d, &r, &err);
+ *     while (og_request_next(r, -1, &ev) == OG_EVENT_ITEMS) write(ev.items ...);
+ *     og_request_free(r);
+ *     og_engine_destroy(e);
+ */
+#ifndef OG_ENGINE_H
+#define OG_ENGINE_H
+
+#include <jansson.h>
+
+#include "graph/compile/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OG_MAX_QUEUE_DEFAULT 256
+
+typedef struct og_engine og_engine;
+typedef struct og_request og_request;
+
+typedef struct og_engine_opts {
+    int hook_workers;   /* 0: 2 */
+    int max_queue;      /* requests that wait at the front door; 0: OG_MAX_QUEUE_DEFAULT */
+    size_t window_bytes; /* unread output per response port before a request is stalled;
+                            0: 16 MiB */
+    og_tap_fn *tap;     /* developer's tap on every executor's exec, or NULL */
+    void *tap_arg;
+} og_engine_opts;
+
+/* Load, start and measure. opts may be NULL. On failure nothing is left behind. */
+OG_MUST_CHECK int og_engine_create(const og_plan *plan, const og_engine_opts *opts,
+                                   og_engine **out, og_err *err);
+/* Cancels what still runs and waits for it. All requests must have been freed. NULL is fine. */
+void og_engine_destroy(og_engine *e);
+
+typedef struct og_request_tap {
+    const char *stage, *port; /* an output port of a stage; it is computed even without a
+                                 consumer and can be read when the request is done */
+} og_request_tap;
+
+typedef struct og_request_desc {
+    const json_t *fields; /* the pipeline's request fields, by name; borrowed */
+    int has_seed;         /* 0: a random seed is drawn (og_request_stats tells which) */
+    uint64_t seed;
+    const og_request_tap *taps;
+    int n_taps;
+} og_request_desc;
+
+/* Check the fields and hand the request to the front door. Returns OG_EREJECT with
+ * err->field for a fault in the request, OG_EBUSY when the queue is full. Faults found later
+ * (a hook's reject, a request that can never fit) arrive as an ERROR event. */
+OG_MUST_CHECK int og_engine_submit(og_engine *e, const og_request_desc *desc,
+                                   og_request **out, og_err *err);
+
+typedef enum og_event_kind {
+    OG_EVENT_TIMEOUT, /* nothing within the time asked for */
+    OG_EVENT_ITEMS,   /* items of a response port */
+    OG_EVENT_DONE,
+    OG_EVENT_ERROR
+} og_event_kind;
+
+typedef struct og_event {
+    og_event_kind kind;
+    int response;      /* index into the plan's response ports */
+    og_tensor items;   /* borrowed until the next call; rank 0 for a gap */
+    int64_t gap;       /* audio: so many samples of silence come here (joined lanes) */
+    int first, last;   /* of that response port */
+    og_err err;        /* ERROR */
+} og_event;
+
+/* The next event; timeout_ms < 0 waits for ever. After DONE or ERROR the same comes again. */
+og_event_kind og_request_next(og_request *r, int timeout_ms, og_event *ev);
+/* Retire it everywhere; an ERROR event with OG_ECANCELED follows. */
+void og_request_cancel(og_request *r);
+/* Cancel if needed, wait until every stage has let go, free. NULL is fine. */
+void og_request_free(og_request *r);
+
+/* What passed a tapped port, lane by lane. OG_ENOENT when that lane does not exist.
+ * Borrowed until og_request_free; only after DONE. */
+OG_MUST_CHECK int og_request_tapped(og_request *r, int tap, int lane, og_tensor *items);
+
+typedef struct og_stage_progress {
+    const char *stage;
+    int64_t items; /* of its first live output port, over all lanes */
+    int done;
+} og_stage_progress;
+
+typedef struct og_request_stats {
+    uint64_t id, seed;
+    double queued_s, first_output_s, total_s; /* since submit; < 0: not yet */
+    int lanes;
+} og_request_stats;
+void og_request_get_stats(og_request *r, og_request_stats *out);
+/* Progress of stage i of the plan. */
+void og_request_get_progress(og_request *r, int stage, og_stage_progress *out);
+
+typedef struct og_engine_stats {
+    int requests, queued;   /* not yet freed; waiting at the front door */
+    int64_t admitted, finished, failed;
+    size_t buffer_bytes;    /* address space of the requests' port buffers */
+    double load_s;          /* what og_engine_create took */
+} og_engine_stats;
+void og_engine_get_stats(og_engine *e, og_engine_stats *out);
+/* Counters of replica r of stage i of the plan, as of the executor's last step. */
+OG_MUST_CHECK int og_engine_node_stats(og_engine *e, int stage, int replica,
+                                       og_node_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,200 @@
+/* Executors: a thread that owns a group's nodes and one exec, and steps them. Sinks are
+ * stepped first, so that what a client waits for leaves before new work is begun. */
+#include <string.h>
+
+#include "graph/run/run.h"
+
+/* Take what the inbox holds. Admissions come before feeds, feeds before retirements: a
+ * retired job then drops what came late. */
+static void drain(og_executor *ex) {
+    pthread_mutex_lock(&ex->mu);
+    og__job *admits = ex->admits, *retires = ex->retires;
+    og__feeder *dirty = ex->dirty;
+    ex->admits = ex->admits_tail = ex->retires = ex->retires_tail = NULL;
+    ex->dirty = ex->dirty_tail = NULL;
+    ex->kicked = false;
+    pthread_mutex_unlock(&ex->mu);
+
+    while (admits) {
+        og__job *j = admits;
+        admits = j->next_admit;
+        og_err_clear(&j->admit_err);
+        if (atomic_load(&ex->lost))
+            j->admit_rc = og_err_set(&j->admit_err, OG_ELOST, "the replica is down");
+        else
+            j->admit_rc = j->node->api->admit(j->node, &j->base, &j->admit_err);
+        j->admitted = j->admit_rc == 0;
+        og__front_reply(ex->e);
+    }
+    while (dirty) {
+        og__feeder *f = dirty;
+        dirty = f->next_dirty;
+        og_request *r = f->job->rq;
+        atomic_store(&f->dirty, false);
+        og__feeder_pull(f);
+        og__request_unref(r);
+    }
+    while (retires) {
+        og__job *j = retires;
+        retires = j->next_retire;
+        og_request *r = j->rq;
+        if (j->admitted && !j->retired) j->node->api->retire(j->node, &j->base);
+        j->retired = true;
+        atomic_fetch_sub(&ex->outstanding, j->cost);
+        pthread_mutex_lock(&r->mu);
+        r->jobs_left--;
+        bool was_admitted = r->admitted;
+        pthread_cond_broadcast(&r->cond);
+        pthread_mutex_unlock(&r->mu);
+        /* What the front door itself lets go is no news to it: it would try for ever. */
+        if (was_admitted) og__front_freed(ex->e);
+        og__request_unref(r);
+    }
+}
+
+/* A step failed as a whole: the replica is lost, and with it the jobs bound to it. Other
+ * replicas go on. */
+static void lose(og_executor *ex, int node, const og_err *err) {
+    og_err e = *err;
+    og_err_node(&e, ex->nodes[node]->cfg.stage);
+    atomic_store(&ex->lost, true);
+    og__engine_fail_bound(ex->e, ex, &e);
+}
+
+static int step_all(og_executor *ex) {
+    int worked = 0;
+    for (int i = 0; i < ex->n_nodes; i++) {
+        og_step_info info = {0};
+        og_err err = OG_ERR_INIT;
+        og_exec_reset(ex->exec);
+        int rc = ex->nodes[i]->api->step(ex->nodes[i], &info, &err);
+        if (rc < 0) {
+            og_err_set(&err, rc, "step failed: %s", og_exec_error(ex->exec));
+            lose(ex, i, &err);
+            return 0;
+        }
+        worked |= rc == OG_STEP_WORK;
+        og_node_stats st;
+        ex->nodes[i]->api->stats(ex->nodes[i], &st);
+        pthread_mutex_lock(&ex->mu);
+        ex->stats[i] = st;
+        pthread_mutex_unlock(&ex->mu);
+    }
+    return worked;
+}
+
+static int create_nodes(og_executor *ex, og_err *err) {
+    const og_plan *plan = ex->e->plan;
+    for (int i = 0; i < ex->n_nodes; i++) {
+        const og_plan_stage *st = &plan->stages[ex->stages[i]];
+        const og_kind_desc *kind = og_kind_get(st->arch->kind);
+        og_node_cfg cfg =
+            og_plan_node_cfg(plan, ex->stages[i], ex->replicas[i], ex->exec);
+        int rc = kind->api->create(&cfg, &ex->nodes[i], err);
+        if (rc == 0) rc = kind->api->measure(ex->nodes[i], err);
+        if (rc < 0) {
+            og_err_node(err, st->name);
+            return rc;
+        }
+    }
+    return og_exec_reserve(ex->exec, og_exec_peak(ex->exec), err);
+}
+
+static void destroy_nodes(og_executor *ex) {
+    for (int i = ex->n_nodes - 1; i >= 0; i--)
+        if (ex->nodes[i]) ex->nodes[i]->api->destroy(ex->nodes[i]);
+}
+
+static void *executor_main(void *arg) {
+    og_executor *ex = arg;
+    int rc = create_nodes(ex, &ex->create_err);
+    pthread_mutex_lock(&ex->mu);
+    ex->create_rc = rc;
+    ex->ready = true;
+    pthread_cond_broadcast(&ex->cond);
+    pthread_mutex_unlock(&ex->mu);
+    if (rc == 0) og_exec_set_mode(ex->exec, OG_RUN);
+    while (rc == 0) {
+        drain(ex);
+        int worked = atomic_load(&ex->lost) ? 0 : step_all(ex);
+        pthread_mutex_lock(&ex->mu);
+        while (!worked && !ex->kicked && !ex->stop)
+            pthread_cond_wait(&ex->cond, &ex->mu);
+        bool stop = ex->stop && !ex->admits && !ex->retires && !ex->dirty;
+        pthread_mutex_unlock(&ex->mu);
+        if (stop) break;
+    }
+    destroy_nodes(ex);
+    return NULL;
+}
+
+int og__executor_start(og_executor *ex, og_err *err) {
+    og_exec_set_tap(ex->exec, ex->e->opts.tap, ex->e->opts.tap_arg);
+    if (pthread_create(&ex->thread, NULL, executor_main, ex) != 0)
+        return og_err_set(err, OG_EIO, "cannot start an executor thread");
+    ex->started = true;
+    pthread_mutex_lock(&ex->mu);
+    while (!ex->ready) pthread_cond_wait(&ex->cond, &ex->mu);
+    int rc = ex->create_rc;
+    pthread_mutex_unlock(&ex->mu);
+    if (rc < 0 && err && !err->code) *err = ex->create_err;
+    return rc;
+}
+
+void og__executor_stop(og_executor *ex) {
+    if (!ex->started) return;
+    pthread_mutex_lock(&ex->mu);
+    ex->stop = true;
+    pthread_cond_broadcast(&ex->cond);
+    pthread_mutex_unlock(&ex->mu);
+    pthread_join(ex->thread, NULL);
+    ex->started = false;
+}
+
+static void wake_locked(og_executor *ex) {
+    ex->kicked = true;
+    pthread_cond_signal(&ex->cond);
+}
+
+void og__executor_admit(og_executor *ex, og__job *j) {
+    pthread_mutex_lock(&ex->mu);
+    j->next_admit = NULL;
+    if (ex->admits_tail)
+        ex->admits_tail->next_admit = j;
+    else
+        ex->admits = j;
+    ex->admits_tail = j;
+    wake_locked(ex);
+    pthread_mutex_unlock(&ex->mu);
+}
+
+void og__executor_retire(og_executor *ex, og__job *j) {
+    if (atomic_exchange(&j->retire_posted, true)) return;
+    pthread_mutex_lock(&ex->mu);
+    j->next_retire = NULL;
+    if (ex->retires_tail)
+        ex->retires_tail->next_retire = j;
+    else
+        ex->retires = j;
+    ex->retires_tail = j;
+    wake_locked(ex);
+    pthread_mutex_unlock(&ex->mu);
+}
+
+void og__executor_dirty(og_executor *ex, og__feeder *f) {
+    pthread_mutex_lock(&ex->mu);
+    f->next_dirty = NULL;
+    if (ex->dirty_tail)
+        ex->dirty_tail->next_dirty = f;
+    else
+        ex->dirty = f;
+    ex->dirty_tail = f;
+    wake_locked(ex);
+    pthread_mutex_unlock(&ex->mu);
+}
+
+void og__executor_kick(og_executor *ex) {
+    pthread_mutex_lock(&ex->mu);
+    wake_locked(ex);
+    pthread_mutex_unlock(&ex->mu);
+}

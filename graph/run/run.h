@@ -1,0 +1,245 @@
+/* Inside of the run room: what its files share.
+ *
+ *   og_engine    executors, front door, hook pool, counters
+ *   og_executor  one thread, one og_exec, the nodes of a group; an inbox
+ *   og_request   jobs, outs and feeders of one user's job, one allocation each
+ *   og__job      an og_job with its place: which node, which executor
+ *   og__out      the buffer behind one output port of one job: linear, mapped once at
+ *                admission for the most the job can give, pages given back when read
+ *   og__feeder   moves items from outs (or a hook's recipe) to one input port of one job,
+ *                pulled by the consumer's executor; a producer only marks it dirty
+ *
+ * Locks. engine->mu guards the queue and the counters, request->mu its events, executor->mu
+ * its inbox; no two are held at once, but request->mu may be taken first and then
+ * executor->mu. Feeders and nodes belong to their executor's thread alone.
+ */
+#ifndef OG_RUN_INTERNAL_H
+#define OG_RUN_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "graph/hook/hook.h"
+#include "graph/run/engine.h"
+#include "nodes/registry.h"
+
+typedef struct og_executor og_executor;
+typedef struct og__job og__job;
+typedef struct og__out og__out;
+typedef struct og__feeder og__feeder;
+
+#define OG_MAX_FANOUT 8
+#define OG_MAX_LANES 64
+
+/* ---- outs (out.c) --------------------------------------------------------------- */
+
+struct og__out {
+    og_out base; /* first: nodes see this */
+    og__job *job;
+    int port;
+    char *buf; /* mapped, cap * item_bytes */
+    size_t map_bytes, item_bytes, freed; /* freed: bytes given back to the system */
+    og_dtype dtype;
+    int64_t width; /* 0: items are scalars */
+    int64_t cap, reserved;
+    int64_t window;           /* most unread items, 0: no limit (inner edges, taps) */
+    _Atomic int64_t produced; /* published by commit */
+    _Atomic int64_t consumed; /* by the client, response ports only */
+    atomic_bool last;
+    bool response, keep; /* keep: tapped, pages stay */
+    og__feeder *feeders[OG_MAX_FANOUT];
+    int n_feeders;
+};
+
+extern const og_engine_hooks og__engine_hooks;
+OG_MUST_CHECK int og__out_map(og__out *o, og_err *err);
+void og__out_unmap(og__out *o);
+og_tensor og__out_view(const og__out *o, int64_t from, int64_t n);
+/* The client has read up to item n. */
+void og__out_consume(og__out *o, int64_t n);
+
+/* ---- feeders (feeder.c) ---------------------------------------------------------- */
+
+typedef enum og__part_kind { OG_PART_OUT, OG_PART_IDS, OG_PART_ROWS } og__part_kind;
+typedef struct og__part {
+    og__part_kind kind;
+    og__out *out;      /* OUT: items [from, to) of it, to < 0: to its end */
+    int64_t from, to;
+    int32_t *ids;      /* IDS: n of them, owned */
+    int64_t n;
+    og_recipe *rows, *fill; /* ROWS */
+    og__out *sources[OG_MAX_PORTS]; /* ROWS: what the recipe's source numbers are */
+    int n_sources;
+    bool mute;
+    int32_t min_tokens, max_tokens, drop;
+} og__part;
+
+struct og__feeder {
+    og__job *job; /* consumer */
+    int port;
+    og__part *parts;
+    int n_parts, cap_parts;
+    atomic_bool ready; /* the parts are complete: set once, by whoever made them */
+    const int *chunks; /* schedule; the last repeats */
+    int n_chunks;      /* 0: one chunk */
+    int part, step;    /* where it stands: part, and chunk of the schedule */
+    int64_t cursor;    /* item within the part */
+    int64_t src_cursor[OG_MAX_PORTS]; /* ROWS: items fed of each source */
+    bool rows_fed, closed;
+    atomic_bool dirty;
+    og__feeder *next_dirty;
+};
+
+og__part *og__feeder_add(og__feeder *f, og__part_kind kind);
+/* Feed what can be fed; on the consumer's executor. */
+void og__feeder_pull(og__feeder *f);
+/* Something may be there for it: any thread. */
+void og__feeder_mark(og__feeder *f);
+void og__feeder_clear(og__feeder *f); /* free its parts */
+
+/* ---- jobs and requests (request.c) ------------------------------------------------- */
+
+struct og__job {
+    og_job base; /* first: nodes see this */
+    og_request *rq;
+    int stage; /* index in the plan */
+    int lane;  /* number, 0 where there are none */
+    int replica;
+    og_executor *ex; /* engine->mu, or the front door */
+    og_node *node;
+    og__out outs[OG_MAX_PORTS]; /* by port; live where base.out[port] is set */
+    og__feeder feeders[OG_MAX_PORTS];
+    bool fed[OG_MAX_PORTS];
+    atomic_int live_outs;
+    bool admitted;               /* executor thread */
+    bool retired;                /* executor thread */
+    atomic_bool retire_posted;
+    int admit_rc;
+    og_err admit_err;
+    int64_t cost;
+    og__job *next_admit, *next_retire;
+};
+
+typedef struct og__sink { /* a response port of the request */
+    int edge, response;
+    og__out *lanes[OG_MAX_LANES]; /* in the order they are answered */
+    int n_lanes, lane;            /* lane: the one being read */
+    int64_t cursor;               /* item of that lane */
+    int64_t gap;                  /* samples between lanes */
+    bool gap_due, first_sent, done;
+} og__sink;
+
+typedef struct og__edge_state { /* a hook edge of the request */
+    bool runs;                   /* its hook was started */
+    og_hook_job hook;
+    og_hook_source sources[OG_MAX_PORTS];
+} og__edge_state;
+
+struct og_request {
+    og_engine *e;
+    uint64_t id, seed;
+    json_t *fields;
+    og_hook_request hook_req;
+    atomic_int refs;
+    atomic_bool fail_seen; /* by og__engine_fail_bound */
+    unsigned char *stage_on, *edge_on; /* what of the plan it uses */
+    og__edge_state *edges; /* by edge of the plan */
+    atomic_int hooks_left;
+    og__job **jobs;
+    int n_jobs;
+    og__sink *sinks;
+    int n_sinks;
+    og_request_tap *taps;
+    int n_taps;
+    og_request *next; /* queue */
+    og_request *all_prev, *all_next; /* requests past the hooks; engine->mu */
+    bool listed;
+
+    pthread_mutex_t mu; /* what follows */
+    pthread_cond_t cond;
+    bool failed, admitted, done_sent;
+    og_err err;
+    int jobs_left; /* admitted and not yet retired */
+    int32_t stopped;
+    double t_submit, t_admit, t_first, t_done;
+    int held_sink;       /* sink whose items the client holds, -1 */
+    int64_t held_to;
+};
+
+void og__request_ref(og_request *r);
+void og__request_unref(og_request *r);
+/* First error wins; every job is retired. */
+void og__request_fail(og_request *r, const og_err *err);
+void og__request_wake(og_request *r);
+double og__now(void);
+
+/* Start the hooks; the last one to finish builds the request and queues it (submit.c). */
+OG_MUST_CHECK int og__request_start(og_request *r, og_err *err);
+/* Jobs, outs, feeders and sinks of a request whose hooks are done (build.c). */
+OG_MUST_CHECK int og__request_build(og_request *r, og_err *err);
+
+/* ---- executors (executor.c) --------------------------------------------------------- */
+
+struct og_executor {
+    og_engine *e;
+    int index;
+    pthread_t thread;
+    bool started;
+    og_device *dev;
+    og_exec *exec;
+    og_node **nodes; /* sinks first */
+    int *stages;     /* plan stage of each node */
+    int *replicas;
+    int n_nodes;
+    og_node_stats *stats; /* guarded by mu */
+    pthread_mutex_t mu;   /* inbox */
+    pthread_cond_t cond;
+    og__job *admits, *admits_tail, *retires, *retires_tail;
+    og__feeder *dirty, *dirty_tail;
+    bool kicked, stop, ready;
+    int create_rc;
+    og_err create_err;
+    atomic_long outstanding; /* cost of the jobs bound here */
+    atomic_bool lost;
+};
+
+OG_MUST_CHECK int og__executor_start(og_executor *ex, og_err *err);
+void og__executor_stop(og_executor *ex);
+void og__executor_admit(og_executor *ex, og__job *j);
+void og__executor_retire(og_executor *ex, og__job *j); /* once per job; later calls: none */
+void og__executor_dirty(og_executor *ex, og__feeder *f);
+void og__executor_kick(og_executor *ex);
+
+/* ---- the engine (engine.c, front.c) --------------------------------------------------- */
+
+struct og_engine {
+    const og_plan *plan;
+    og_engine_opts opts;
+    og_executor *executors;
+    int n_executors;
+    og_hook_pool *hooks;
+    pthread_t front;
+    bool front_started;
+    double load_s;
+    atomic_size_t buffer_bytes;
+    atomic_ullong next_id;
+
+    pthread_mutex_t mu; /* what follows */
+    pthread_cond_t cond;
+    og_request *queue, *queue_tail, *all;
+    int n_queue, n_requests;
+    int admit_wait;        /* admission replies that the front door still waits for */
+    unsigned freed;        /* grows whenever a slot may have come free */
+    int64_t admitted, finished, failed;
+    bool stop;
+};
+
+void *og__front_main(void *engine);
+void og__front_push(og_engine *e, og_request *r);
+void og__front_reply(og_engine *e);
+void og__front_freed(og_engine *e);
+/* Fail every request that has a job on this executor. */
+void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *err);
+
+#endif
