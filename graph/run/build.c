@@ -217,6 +217,16 @@ static int feed_job(builder *b, og__job *j) {
             if (rc < 0) return rc;
         }
     }
+    /* A stream that nobody feeds has ended: its stage must not wait for it. */
+    const og_plan_stage *st = &b->p->stages[j->stage];
+    for (int p = 0; p < st->n_ports && p < OG_MAX_PORTS; p++) {
+        int flags = st->ports[p].flags;
+        if (!(flags & OG_PORT_IN) || !(flags & OG_PORT_STREAM) || j->fed[p]) continue;
+        j->feeders[p].job = j;
+        j->feeders[p].port = p;
+        j->fed[p] = true;
+        atomic_store(&j->feeders[p].ready, true);
+    }
     return 0;
 }
 

@@ -87,11 +87,11 @@ static int create_nodes(og_executor *ex, og_err *err) {
     const og_plan *plan = ex->e->plan;
     for (int i = 0; i < ex->n_nodes; i++) {
         const og_plan_stage *st = &plan->stages[ex->stages[i]];
-        const og_kind_desc *kind = og_kind_get(st->arch->kind);
+        const og_node_api *api = st->kind_desc->api;
         og_node_cfg cfg =
             og_plan_node_cfg(plan, ex->stages[i], ex->replicas[i], ex->exec);
-        int rc = kind->api->create(&cfg, &ex->nodes[i], err);
-        if (rc == 0) rc = kind->api->measure(ex->nodes[i], err);
+        int rc = api->create(&cfg, &ex->nodes[i], err);
+        if (rc == 0) rc = api->measure(ex->nodes[i], err);
         if (rc < 0) {
             og_err_node(err, st->name);
             return rc;
