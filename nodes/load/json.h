@@ -16,10 +16,6 @@
 extern "C" {
 #endif
 
-/* Route jansson's memory through og_malloc. Process-wide: call once at the start of main,
- * before any other thread and any JSON. Without it jansson uses the C library's. */
-void og_json_use_og_alloc(void);
-
 /* Parse text. name stands in messages, with the line. NULL on failure: OG_EFORMAT, or
  * OG_ELIMIT beyond max_depth. The result is the caller's (json_decref). */
 json_t *og_json_parse(const char *name, const char *text, size_t len, int max_depth,

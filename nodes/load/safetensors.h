@@ -59,8 +59,8 @@ int og_weights_is_dummy(const og_weights *w);
 og_weights *og_weights_ref(og_weights *w); /* one more owner; returns w */
 void og_weights_close(og_weights *w);      /* one owner less; NULL is fine */
 
-/* View of a tensor, NULL when there is none of that name. Dense, rank 0 only for a scalar
- * (count 1). Never creates: in a dummy set it finds what has been bound so far. */
+/* View of a tensor, NULL when there is none of that name. Dense; a scalar comes as rank 1
+ * of one element. Never creates: a dummy set has nothing to find. */
 const og_tensor *og_weights_find(const og_weights *w, const char *name);
 /* All tensors, sorted by name (a dummy set has none to list: 0). */
 size_t og_weights_count(const og_weights *w);
@@ -71,7 +71,8 @@ const char *og_weights_metadata(const og_weights *w, const char *key);
 /* Things that are odd but harmless, for the log: a tensor that no index entry names. */
 size_t og_weights_warnings(const og_weights *w);
 const char *og_weights_warning(const og_weights *w, size_t i);
-/* Hash over names, dtypes, shapes, offsets, file sizes and times: not over the data. */
+/* Hash over names, dtypes, shapes, offsets, file sizes and a few samples of the bytes; of a
+ * dummy set over its seed and dtype. */
 uint64_t og_weights_fingerprint(const og_weights *w);
 /* Read the files into memory now rather than at the first touch. Best effort. */
 void og_weights_populate(const og_weights *w);
