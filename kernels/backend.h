@@ -1,0 +1,125 @@
+/* What a backend gives: memory, a stream, and one function per op.
+ *
+ * The table is const and its functions have the signatures of ops.h. The wrappers
+ * (wrap_*.c) call them after all checks of shapes, dtypes, places and memory; a backend
+ * checks nothing again. An op entry that is NULL is composed from others (compose.c) where
+ * the comment says so, and unsupported otherwise.
+ *
+ * Functions marked [s] may take scratch with og_exec_alloc. They are also called in MEASURE
+ * mode: take the scratch, then return when og__measuring(ex). The wrapper gives it back.
+ * All others are never called in MEASURE mode. No function is called for empty outputs.
+ */
+#ifndef OG_KERNELS_BACKEND_H
+#define OG_KERNELS_BACKEND_H
+
+#include "kernels/ops.h"
+
+/* What pass `pass` of a depth decoder runs on, written on the device. Pass 0 has two rows
+ * per sequence at positions 0 and 1, pass g one row at position g + 1. All arrays have room
+ * for 2 * n_seq rows. */
+typedef struct og__depth_pass {
+    int n_seq, pass;
+    const int32_t *slots;       /* [n_seq] */
+    const og_sample_row *given; /* [n_seq] */
+    int32_t *slot, *pos, *cu;   /* out: an og_rows of this pass */
+    og_sample_row *params;      /* out: given with codebook = pass + 1 */
+} og__depth_pass;
+
+typedef struct og__backend {
+    const char *name;
+    og_place_kind place;
+
+    int (*open)(og_device *dev, og_err *err);
+    void (*close)(og_device *dev);
+    void (*info)(const og_device *dev, og_device_info *info);
+    int (*alloc)(og_device *dev, size_t bytes, void **out, og_err *err); /* zeroed */
+    void (*free)(og_device *dev, void *p);
+    int (*exec_open)(og_exec *ex, og_err *err); /* may be NULL */
+    void (*exec_close)(og_exec *ex);            /* may be NULL */
+    int (*sync)(og_exec *ex);                   /* NULL: work is done when an op returns */
+
+    int (*copy)(og_exec *ex, og_tensor *y, const og_tensor *x);
+    int (*fill)(og_exec *ex, og_tensor *y, float v);
+    int (*gather_rows)(og_exec *ex, og_tensor *y, const og_tensor *table,
+                       const og_tensor *ids);
+    int (*scatter_rows)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *ids);
+
+    int (*unary)(og_exec *ex, og_tensor *y, const og_tensor *x, og_act act);
+    int (*binary)(og_exec *ex, og_tensor *y, const og_tensor *a, const og_tensor *b,
+                  og_binary op);
+    int (*scaled_add)(og_exec *ex, og_tensor *y, const og_tensor *a, const og_tensor *b,
+                      const og_tensor *scale); /* [s] */
+    int (*snake)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *alpha,
+                 const og_tensor *inv_beta);
+    int (*clamp)(og_exec *ex, og_tensor *y, const og_tensor *x, float lo, float hi);
+
+    int (*rms_norm)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                    float eps); /* [s] */
+    int (*layer_norm)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                      const og_tensor *b, float eps); /* [s] */
+
+    int (*linear)(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                  const og_tensor *bias, const og_epilogue *epi); /* [s] */
+    int (*norm_linear)(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
+                       const og_tensor *norm, float eps, const og_tensor *w,
+                       const og_tensor *bias); /* [s], composed by default */
+    int (*glu_linear)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *norm,
+                      float eps, const og_tensor *gate, const og_tensor *up,
+                      og_act act); /* [s], composed by default */
+
+    int (*rope_table)(og_exec *ex, og_tensor *cos, og_tensor *sin, const og_rows *rows,
+                      const og_tensor *inv_freq);
+    int (*qk_norm_rope_append)(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
+                               const og_tensor *q_norm, const og_tensor *k_norm, float eps,
+                               const og_tensor *cos, const og_tensor *sin,
+                               const og_rows *rows, og_kv *kv); /* [s] */
+    int (*attn_paged)(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
+                      const og_rows *rows, float scale, int window); /* [s] */
+
+    int (*row_sum)(og_exec *ex, og_tensor *y, const og_row_prog *prog);
+
+    int (*conv1d)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                  const og_tensor *bias, og_tensor *state, const og_rows *rows, int dilation,
+                  const og_epilogue *epi); /* [s] */
+    int (*conv1d_depthwise)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                            const og_tensor *bias, og_tensor *state, const og_rows *rows,
+                            int dilation); /* [s] */
+    int (*conv_transpose1d)(og_exec *ex, og_tensor *y, const og_tensor *x,
+                            const og_tensor *w, const og_tensor *bias, og_tensor *state,
+                            const og_rows *rows, int stride); /* [s], composed by default */
+
+    int (*sample)(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
+                  const og_tensor *history, const og_tensor *allowed,
+                  const og_tensor *stop_ids); /* [s] */
+
+    int (*decoder_stack)(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
+                         const og_rows *rows); /* [s], composed by default */
+    int (*depth_ar)(og_exec *ex, og_tensor *codes, const og_tensor *state,
+                    const og_depth *net, og_kv *kv, const int32_t *slots,
+                    const og_sample_row *rows); /* [s], composed by default */
+    int (*depth_pass)(og_exec *ex, const og__depth_pass *pass); /* part of depth_ar */
+} og__backend;
+
+extern const og__backend og__backend_ref;
+extern const og__backend og__backend_cpu;
+#ifdef OG_WITH_CUDA
+extern const og__backend og__backend_cuda;
+#endif
+
+/* The composed defaults, for the wrappers. */
+int og__compose_norm_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
+                            const og_tensor *norm, float eps, const og_tensor *w,
+                            const og_tensor *bias);
+int og__compose_glu_linear(og_exec *ex, og_tensor *y, const og_tensor *x,
+                           const og_tensor *norm, float eps, const og_tensor *gate,
+                           const og_tensor *up, og_act act);
+int og__compose_conv_transpose1d(og_exec *ex, og_tensor *y, const og_tensor *x,
+                                 const og_tensor *w, const og_tensor *bias,
+                                 og_tensor *state, const og_rows *rows, int stride);
+int og__compose_decoder_stack(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
+                              const og_rows *rows);
+int og__compose_depth_ar(og_exec *ex, og_tensor *codes, const og_tensor *state,
+                         const og_depth *net, og_kv *kv, const int32_t *slots,
+                         const og_sample_row *rows);
+
+#endif

@@ -1,0 +1,50 @@
+#include "kernels/ref/ref.h"
+
+#include <stdio.h>
+
+static int cpu_open(og_device *dev, og_err *err) {
+    (void)dev;
+    (void)err;
+    return 0;
+}
+
+static void cpu_close(og_device *dev) {
+    (void)dev;
+}
+
+static void cpu_info(const og_device *dev, og_device_info *info) {
+    (void)dev;
+    snprintf(info->name, sizeof info->name, "plain C, 1 thread");
+    info->deterministic = 1;
+    info->threads = 1;
+}
+
+const og__backend og__backend_cpu = {
+    .name = "cpu",
+    .place = OG_PLACE_HOST,
+    .open = cpu_open,
+    .close = cpu_close,
+    .info = cpu_info,
+    .alloc = og__host_alloc,
+    .free = og__host_free,
+    .copy = og__ref_copy,
+    .fill = og__ref_fill,
+    .gather_rows = og__ref_gather_rows,
+    .scatter_rows = og__ref_scatter_rows,
+    .unary = og__ref_unary,
+    .binary = og__ref_binary,
+    .scaled_add = og__ref_scaled_add,
+    .snake = og__ref_snake,
+    .clamp = og__ref_clamp,
+    .rms_norm = og__ref_rms_norm,
+    .layer_norm = og__ref_layer_norm,
+    .linear = og__ref_linear,
+    .rope_table = og__ref_rope_table,
+    .qk_norm_rope_append = og__ref_qk_norm_rope_append,
+    .attn_paged = og__ref_attn_paged,
+    .row_sum = og__ref_row_sum,
+    .conv1d = og__ref_conv1d,
+    .conv1d_depthwise = og__ref_conv1d_depthwise,
+    .sample = og__ref_sample,
+    .depth_pass = og__ref_depth_pass,
+};

@@ -1,0 +1,40 @@
+/* The structs behind og_device and og_exec, for the files of this room.
+ *
+ * An exec's arena is a bump allocator over device memory. used counts every request, also
+ * beyond the end, so that one measuring pass gives the true peak.
+ */
+#ifndef OG_KERNELS_EXEC_H
+#define OG_KERNELS_EXEC_H
+
+#include "kernels/backend.h"
+
+#define OG__SCRATCH_ALIGN 64
+#define OG__ERROR_MAX 512
+
+struct og_device {
+    const og__backend *be;
+    og_place place;
+    int index;
+    int threads; /* asked for at open */
+    void *impl;  /* of the backend */
+};
+
+struct og_exec {
+    og_device *dev;
+    og_exec_mode mode;
+    unsigned char *arena;
+    size_t cap, used, peak;
+    og_tap_fn *tap;
+    void *tap_arg;
+    void *impl; /* of the backend: its stream */
+    char error[OG__ERROR_MAX];
+};
+
+static inline int og__measuring(const og_exec *ex) {
+    return ex->mode == OG_MEASURE;
+}
+
+/* Write the words of a failure into the exec and return code. */
+int og__fail(og_exec *ex, int code, const char *fmt, ...) OG_PRINTF(3, 4);
+
+#endif
