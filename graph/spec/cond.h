@@ -66,9 +66,10 @@ bool og_cond_same(const og_cond *a, const og_cond *b);
 /* Append as it would be written, with no more brackets than it needs. */
 void og_cond_print(const og_cond *c, og_str *out);
 
-/* Helpers for lookups: how a scalar answers. OG_COND_TRUTH of text: not "", not "0" and
- * not a spelling of false; OG_COND_EQ: same text without regard to case, or equal as
- * numbers, or the same boolean. HAS of a scalar is false. */
+/* Helpers for lookups: how a scalar answers, NULL being absent. OG_COND_TRUTH: not "",
+ * "false" or a zero (a lookup of a text field answers by presence itself). OG_COND_EQ:
+ * same text without regard to case, or equal as numbers; a true or false also equals its
+ * other spellings. HAS of a scalar is false. */
 og_tri og_cond_test_text(const og_cond *leaf, const char *text);
 /* The same for a tree (a list answers HAS; null and NULL are absent). */
 og_tri og_cond_test_node(const og_cond *leaf, const og_yaml_node *node);

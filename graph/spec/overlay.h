@@ -1,7 +1,7 @@
 /* The overlay: where and how a pipeline runs. The public deploy schema, and ours.
  *
- * Loading reads a file and its base_config chain, checks keys and types, merges, and works
- * out the settings of every stage:
+ * Loading reads a file and its base_config chain, checks keys and types, merges, and
+ * works out the settings of every stage:
  *   merged     the files, base first (before platform and flags), as written
  *   platform   merged, nested blocks folded, with the section of the platform applied
  *   effective  per stage: root keys that reach stages < stage < platform < global flags <
@@ -120,12 +120,14 @@ typedef enum og_overlay_part { OG_OVERLAY_MERGED, OG_OVERLAY_EFFECTIVE } og_over
 
 /* Append JSON. MERGED: the merged map. EFFECTIVE: {"root": {..}, "stages": {name: {..}}}.
  * Scalars take the type of their field; where no field is known a plain scalar is null,
- * true, false or a number if it looks like one in YAML 1.2's core schema, else a string. */
+ * true, false or a number if it looks like one (YAML 1.2 core schema), else a string. */
 void og_overlay_json(const og_overlay *ov, og_overlay_part part, og_str *out);
 /* Append one JSON value of a tree; section says whose keys a map holds (schema.h, 0 for
  * none), strict: scalars are converted to the type of their field ("64" is 64). */
-void og_overlay_node_json(const og_yaml_node *node, int section, bool strict, og_str *out);
-/* Append every effective value, one a line: "talker.max_num_seqs = 8  (file:line:col)". */
+void og_overlay_node_json(const og_yaml_node *node, int section, bool strict,
+                          og_str *out);
+/* Append every effective value, one a line:
+ *     talker.max_num_seqs = 8  (file:line:col) */
 void og_overlay_explain(const og_overlay *ov, og_str *out);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /* A pipeline as it is written: stages, edges, request fields, phases, routes.
  *
  * Everything that can be told from the YAML alone has been checked when a pipeline was
- * loaded: keys and value types, names (unique, legal, and existing where they are referred
- * to: stages, request fields, response ports, phases, `with`), one feeder a port in each
- * graph, hook edges ending at one stage, lanes and `per` only beside a hook, conditions
+ * loaded: keys and value types, names (unique, legal, and existing where they are
+ * referred to: stages, request fields, response ports, phases, `with`), one feeder a port
+ * in each graph, hook edges ending at one stage, lanes and `per` only beside a hook, conditions
  * (fields exist), defaults against `one_of`, `min`, `max`. What needs an arch or a
  * checkpoint is left to the compiler: ports, types along edges, options, `$` values.
  *
@@ -184,7 +184,8 @@ typedef struct og_pipeline {
 } og_pipeline;
 
 /* Load a pipeline: a path (has a `/` or ends in .yaml) or a name, looked for as NAME.yaml
- * in dirs. A `base` is looked for beside the file that names it, then in dirs.
+ * in dirs. A `base` is looked for beside the file that names it, then in dirs. diags is
+ * needed.
  * On failure *out is NULL. Errors: OG_ESPEC, OG_ELIMIT, OG_ENOENT, OG_EIO, OG_ENOMEM. */
 int og_pipeline_load(const char *path_or_name, const char *const *dirs, int n_dirs,
                      og_diags *diags, og_pipeline **out, og_err *err) OG_MUST_CHECK;

@@ -10,6 +10,7 @@
 #define OG_SPEC_SCHEMA_H
 
 #include "graph/spec/tree.h"
+#include "graph/spec/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -78,16 +79,17 @@ enum {
     OG_KEY_IGNORED = 4,     /* accepted and silently of no use here */
     OG_KEY_OURS = 8,        /* not in the public schema */
     OG_KEY_STAGES = 16,     /* root key whose value is the default of every stage */
+    OG_KEY_NAMED = 64,      /* a map from free names to values as in items and inner */
     OG_KEY_REMOVED = 32,    /* from an older schema: refused, doc says what to write */
 };
 
 typedef struct og_key {
     og_section section;
-    const char *name; /* "*": any name (doc says what it stands for) */
+    const char *name;
     int values;       /* OG_VALUE_* bits */
-    int items;        /* OG_VALUE_* bits of list items, 0: anything */
-    og_section inner; /* keys of the map, of the maps in the list or of the map's maps */
-    const char *def;  /* default, as text; "" none */
+    int items;        /* OG_VALUE_* bits of list items or named values, 0: anything */
+    og_section inner; /* keys of the map, or of the maps inside the list or named map */
+    const char *def;  /* default, as text; NULL: none, or the arch says it */
     bool has_min, has_max;
     double min, max;
     const char *words; /* "a|b|c": the only strings allowed; NULL: any */
@@ -97,8 +99,9 @@ typedef struct og_key {
     const char *doc;
 } og_key;
 
-const og_key *og_keys(int *n);
-/* The key of a section, NULL when it has none of that name ("*" keys are not matched). */
+/* All keys of a schema, section by section. */
+const og_key *og_keys(og_schema schema, int *n);
+/* The key of a section, NULL when it has none of that name. */
 const og_key *og_key_find(og_section section, const char *name);
 const char *og_section_path(og_section section);
 /* Nearest key of a section within a third of the name's length; NULL when none is. */

@@ -31,8 +31,9 @@ extern "C" {
 #endif
 
 #define OG_YAML_MAX_BYTES (4u << 20) /* of one file */
-#define OG_YAML_MAX_NODES 200000     /* of one tree, aliases written out */
+#define OG_YAML_MAX_NODES 50000      /* of one tree, aliases written out */
 #define OG_YAML_MAX_DEPTH 64
+#define OG_YAML_MAX_ANCHORS 256
 
 typedef enum og_yaml_kind {
     OG_YAML_NULL,
@@ -78,16 +79,22 @@ const og_yaml_node *og_yaml_path(const og_yaml_node *map, const char *path);
 
 /* Read a scalar as a type. On success true; otherwise false, one error in diags, and *out
  * is untouched. Quotes do not matter to bool, int and float: "64" is a legal 64.
- *   bool   true false yes no on off y n, in any case
+ *   bool   true false yes no on off y n 1 0, in any case
  *   int    decimal with optional sign and single underscores between digits, 0x and 0o
  *          forms, and 4096.0; 64 bits
- *   float  what strtod reads of a decimal, inf and nan in YAML's forms (.inf, -.inf, .nan)
+ *   float  a decimal with or without exponent, or .inf, -.inf, .nan
  *   string any scalar, as it is written
  */
 bool og_yaml_bool(const og_yaml_node *n, bool *out, og_diags *diags);
 bool og_yaml_int(const og_yaml_node *n, int64_t *out, og_diags *diags);
 bool og_yaml_float(const og_yaml_node *n, double *out, og_diags *diags);
 bool og_yaml_string(const og_yaml_node *n, const char **out, og_diags *diags);
+
+/* Where the first character of a scalar's text stands (behind the quote). */
+og_src og_yaml_text_src(const og_yaml_node *n);
+/* What a plain scalar looks like without a field: 'n'ull is a kind, so 'b'ool (true and
+ * false only), 'i'nt, 'f'loat or 's'tring. Quoted: 's'. */
+char og_yaml_guess(const og_yaml_node *n);
 
 /* "a map", "a list", "a scalar", "null": for messages. */
 const char *og_yaml_kind_name(og_yaml_kind kind);

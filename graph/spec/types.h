@@ -3,7 +3,7 @@
  *     type = base ["?"]            base = kind ["[" dim {"," dim} "]"] | "list(" base ")"
  *     dim  = number | "$" key | "$" stage "." key | "_"      (_ and no brackets: free)
  *
- * `codes[$num_code_groups]`, `audio[24000]?`, `list(image)`, `hidden[$thinker.hidden_size]`.
+ * `codes[$num_code_groups]`, `audio[24000]?`, `list(image)`, `hidden[$thinker.width]`.
  * A `$key` without a stage belongs to the arch that declares the type. Values are plain
  * structs; their strings live in the arena they were parsed into. Unifying two types is
  * the compiler's business.
