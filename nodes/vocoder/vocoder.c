@@ -474,8 +474,8 @@ static int measure(og_node *n, og_err *err) {
     return rc < 0 ? rc : 0;
 }
 
-static int plan(const og_arch *a, const og_node_cfg *cfg, og_node_plan *out,
-                og_err *err) {
+int og_vocoder_plan(const og_arch *a, const og_node_cfg *cfg, og_node_plan *out,
+                    og_err *err) {
     const og_vocoder_impl *impl = a->impl;
     og_vocoder_limits lim;
     og_vocoder_dims d = {0};
@@ -499,7 +499,7 @@ static int plan(const og_arch *a, const og_node_cfg *cfg, og_node_plan *out,
     return 0;
 }
 
-static const og_node_api api = {
+const og_node_api og_vocoder_api = {
     .create = create,
     .destroy = destroy,
     .fits = fits,
@@ -511,11 +511,4 @@ static const og_node_api api = {
     .measure = measure,
 };
 
-const og_kind_desc og_kind_vocoder = {
-    .kind = OG_KIND_VOCODER,
-    .name = "vocoder",
-    .doc = "turns code frames into audio samples, streaming with carried state: chunked "
-           "output equals whole output, sample for sample",
-    .api = &api,
-    .plan = plan,
-};
+const og_kind_desc og_kind_vocoder = OG_KIND_VOCODER_DESC;

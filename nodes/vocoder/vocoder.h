@@ -77,6 +77,15 @@ typedef struct og_vocoder_impl {
      "frames of all jobs in one step; bounds the scratch memory"}
 /* clang-format on */
 
+extern const og_node_api og_vocoder_api;
+OG_MUST_CHECK int og_vocoder_plan(const og_arch *a, const og_node_cfg *cfg,
+                                  og_node_plan *out, og_err *err);
+/* The row of the registry; og_kind_vocoder is the same by itself. */
+#define OG_KIND_VOCODER_DESC                                                                \
+    {OG_KIND_VOCODER, "vocoder",                                                            \
+     "turns code frames into audio samples, streaming with carried state: chunked output "  \
+     "equals whole output, sample for sample",                                              \
+     &og_vocoder_api, og_vocoder_plan}
 extern const og_kind_desc og_kind_vocoder;
 extern const og_arch og_arch_qwen3_tts_code2wav;
 
