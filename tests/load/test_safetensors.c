@@ -420,8 +420,8 @@ static void test_out_of_memory(void **state) {
             og_alloc_fail_at(0);
             if (rc == 0)
                 og_weights_close(w);
-            else
-                if (rc != OG_ENOMEM) print_message("%ld: %d %s\n", n, rc, err.msg);
+            else if (rc != OG_ENOMEM)
+                print_message("%ld: %d %s\n", n, rc, err.msg);
             assert_int_equal(og_alloc_live(), live);
             if (!failed) break;
             assert_int_not_equal(rc, 0);
