@@ -24,6 +24,7 @@
 
 #include <jansson.h>
 
+#include "graph/hook/hook.h"
 #include "graph/spec/overlay.h"
 #include "graph/spec/pipeline.h"
 #include "nodes/registry.h"
@@ -31,8 +32,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-struct og_hook_env;
 
 /* ---- options -------------------------------------------------------------------- */
 
@@ -67,6 +66,7 @@ typedef struct og_plan_options {
     int threads;         /* of the CPU backend; 0: all cores */
     bool greedy;         /* no sampling in any stage, whatever the overlay says */
     int max_tokens;      /* > 0: bounds every decoder */
+    size_t memory_limit; /* bytes of host memory the plan may take; 0: the machine's */
     og_plan_registry registry;
 } og_plan_options;
 #define OG_PLAN_OPTIONS_INIT {.backend = "cpu"}
@@ -156,11 +156,11 @@ typedef struct og_plan_end {
 
 typedef struct og_plan_edge {
     og_src src;
-    int index;
+    int index, spec;               /* in the plan, in pipeline->edges */
     const og_plan_end *from, *to;
     int n_from, n_to;
     const char *hook;              /* "qwen3_tts.prompt", NULL on a plain edge */
-    const struct og_hook_env *env; /* of the hook (graph/hook/hook.h); NULL without one */
+    const og_hook_env *env;        /* what the hook room runs; NULL on a plain edge */
     bool at_admission;             /* the hook has request sources only */
     bool per_chunk;
     og_via via;
@@ -186,6 +186,7 @@ typedef struct og_plan_edge {
     size_t budget_bytes;           /* inner edges: what admission reserves of a request */
     bool client;                   /* ends at a response: the only edges that push back */
     const char *connector;         /* that the overlay declares for it, or NULL */
+    int phase;                     /* index into pipeline->phases, -1 without phases */
 } og_plan_edge;
 
 /* ---- the request ---------------------------------------------------------------- */
