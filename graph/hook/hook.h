@@ -1,9 +1,9 @@
 /* Hooks: Lua functions on edges that describe what the next stage gets.
  *
- * A hook runs once per request and phase, on a hook worker, and never computes on a device:
- * it looks ids up in the config, tokenises, and emits recipes (rows of the receiving arch's
- * tables) or pieces of sequences. The whole API of the Lua side is in docs/hooks.md; the
- * sandbox and its budgets are described in graph/hook/README.md.
+ * A hook runs once per request and phase, on a hook worker, and never computes on a
+ * device: it looks ids up in the config, tokenises, and emits recipes (rows of the
+ * receiving arch's tables) or pieces of sequences. The whole API of the Lua side is in
+ * docs/hooks.md; the sandbox and its budgets are described in graph/hook/README.md.
  *
  *   env      one hook edge of a plan: immutable, made by the compiler, shared by threads
  *   call     one run of it: the request's fields and what the sources of the edge hold
@@ -25,12 +25,13 @@
  * Errors of a run:
  *   OG_EREJECT  the hook called ctx:reject: err.field is the request's field, err.msg the
  *               text for the user, without a traceback
- *   OG_ELIMIT   the user gave too much: a text too long to tokenise, or more rows than the
- *               stage's max_rows; a 400 as well
- *   OG_EHOOK    anything else that the Lua code did: err.file and err.line say where, err.msg
- *               is the message with a traceback behind it. Budgets that were exceeded are
- *               reported so too
- *   OG_ENOENT   the file was not found;  OG_ENOMEM  memory is out (ours, not the hook's cap)
+ *   OG_ELIMIT   the user gave too much: text that is too long to tokenise, or more rows
+ *               than the stage's max_rows; a 400 as well
+ *   OG_EHOOK    anything else that the Lua code did: err.file and err.line say where,
+ *               err.msg is the message with a traceback behind it. Budgets that were
+ *               exceeded are reported so too
+ *   OG_ENOENT   the file was not found
+ *   OG_ENOMEM   memory is out (ours, not the hook's cap)
  */
 #ifndef OG_HOOK_H
 #define OG_HOOK_H
@@ -45,7 +46,7 @@
 extern "C" {
 #endif
 
-/* ---- env: what the compiler knows of a hook edge --------------------------------------- */
+/* ---- env: what the compiler knows of a hook edge --------------------------------- */
 
 /* ctx.cfg.NAME: a stage's config section, "root" (config.json) or "index"
  * (model_index.json). Borrowed. */
@@ -60,23 +61,24 @@ typedef struct og_hook_port {
     int port;         /* index in env.to->ports */
 } og_hook_port;
 
-/* Everything is borrowed and must outlive the calls that use it. All envs of one pool take
- * their files from the same dirs. */
+/* Everything is borrowed and must outlive the calls that use it. All envs of one pool
+ * take their files from the same dirs. */
 typedef struct og_hook_env {
-    const char *file;        /* "qwen3_tts": DIR/qwen3_tts.lua of the first dir that has it */
+    const char *file; /* "qwen3_tts": DIR/qwen3_tts.lua of the first dir that has it */
     const char *function;    /* "prompt" */
     const char *const *dirs; /* the user's first, the built-in scripts/lua last */
     int n_dirs;
 
-    const char *stage;      /* name of the `to` stage, for messages; NULL in `next` hooks */
-    const og_arch *to;      /* its arch; NULL: no tables and no ports */
-    const json_t *section;  /* the config section that arch reads: bounds of its tables */
+    const char *stage; /* name of the `to` stage, for messages; NULL in `next` hooks */
+    const og_arch *to; /* its arch; NULL: no tables and no ports */
+    const json_t *section; /* the config section that arch reads: bounds of its tables */
     const og_tokenizer *tokenizer; /* NULL: ctx:tokenize and ctx:token are errors */
-    int32_t max_rows;       /* the stage's max_model_len; 0: only OG_HOOK_MAX_ROWS */
+    int32_t max_rows; /* the stage's max_model_len; 0: only OG_HOOK_MAX_ROWS */
 
     const og_hook_port *ports;
     int n_ports;
-    const char *const *sources; /* names of the `from` map; their order numbers the sources
+    const char *const
+        *sources; /* names of the `from` map; their order numbers the sources
                                    of every recipe and sequence this edge emits */
     int n_sources;
     const char *const *lanes; /* names, the first is the default; NULL: none */
@@ -89,7 +91,7 @@ typedef struct og_hook_env {
     int n_fields;
 } og_hook_env;
 
-/* ---- call: one run --------------------------------------------------------------------- */
+/* ---- call: one run --------------------------------------------------------------- */
 
 typedef enum og_hook_kind {
     OG_HOOK_TEXT,     /* a string */
@@ -101,20 +103,20 @@ typedef enum og_hook_kind {
     OG_HOOK_LIST      /* a list of sources of one kind */
 } og_hook_kind;
 
-/* What a source of the edge holds when the hook runs. An item of a recipe or a part names it
- * by the source's number and the item's index (from 0). In a LIST the items of all elements
- * are counted through, element after element. */
+/* What a source of the edge holds when the hook runs. An item of a recipe or a part names
+ * it by the source's number and the item's index (from 0). In a LIST the items of all
+ * elements are counted through, element after element. */
 typedef struct og_hook_source {
     og_hook_kind kind;
-    int present;    /* 0: src.NAME is nil */
-    int open;       /* a stream whose end is not known; count and ids are then not read */
-    int32_t count;  /* items of IDS, CODES, VECTOR (an embedding has 1) */
-    int32_t width;  /* codes a frame, values a vector; 0: not checked */
-    const int32_t *ids;       /* IDS: [count], on the host */
-    const char *text;         /* TEXT */
+    int present;   /* 0: src.NAME is nil */
+    int open;      /* a stream whose end is not known; count and ids are then not read */
+    int32_t count; /* items of IDS, CODES, VECTOR (an embedding has 1) */
+    int32_t width; /* codes a frame, values a vector; 0: not checked */
+    const int32_t *ids; /* IDS: [count], on the host */
+    const char *text;   /* TEXT */
     size_t text_len;
-    const json_t *json;       /* MESSAGES: the list; MEDIA: the facts, an object */
-    int32_t grid[3];          /* t, h, w that the encoder said of the item; zeros: none */
+    const json_t *json; /* MESSAGES: the list; MEDIA: the facts, an object */
+    int32_t grid[3];    /* t, h, w that the encoder said of the item; zeros: none */
     float seconds;
     const og_row_span *spans; /* IDS of a prompt: the spans of the recipe that made it */
     int32_t n_spans;
@@ -126,7 +128,8 @@ typedef struct og_hook_source {
 typedef struct og_hook_state og_hook_state;
 
 typedef struct og_hook_request {
-    const json_t *fields; /* object: fields after defaults; an absent field is missing or null.
+    const json_t
+        *fields; /* object: fields after defaults; an absent field is missing or null.
                              A media field is the object of its facts, a size is
                              {"width", "height"}, lists are arrays */
     const char *route;    /* NULL: the pipeline has no routes */
@@ -138,12 +141,12 @@ typedef struct og_hook_call {
     const og_hook_request *request;
     const og_hook_source *sources; /* [env->n_sources] */
     int lane; /* `per: chunk`: index of the default lane (chunk number - 1); else 0 */
-    /* `next` hooks, called as function(ctx, done); NULL: an edge's hook, function(ctx, src) */
+    /* `next` hooks, called with (ctx, done); NULL: an edge's hook, called with (ctx, src) */
     const char *done_phase;
     int32_t done_stop; /* the id that ended the decoding, or -1 */
 } og_hook_call;
 
-/* ---- result ---------------------------------------------------------------------------- */
+/* ---- result ---------------------------------------------------------------------- */
 
 #define OG_HOOK_MAX_ROWS (1 << 20) /* of one recipe, whatever the stage allows */
 #define OG_HOOK_MAX_LANES 256
@@ -158,7 +161,7 @@ typedef enum og_hook_emit_kind {
     OG_HOOK_EMIT_FORK  /* lane becomes a copy of lane `from_lane` as it stands */
 } og_hook_emit_kind;
 
-/* A piece of a sequence: constant ids, or items of a source. Only the last can be open. */
+/* A piece of a sequence: constant ids, or items of a source. Only the last may be open. */
 typedef struct og_hook_part {
     int32_t source;     /* -1: constant ids */
     int32_t from;       /* first item of the source */
@@ -167,8 +170,8 @@ typedef struct og_hook_part {
 } og_hook_part;
 
 /* In the order the hook made them: a fork copies what was emitted before it. Several
- * emissions to one port of one lane go one behind another; the port closes behind the last
- * of them, once its open part has ended. */
+ * emissions to one port of one lane go one behind another; the port closes behind the
+ * last of them, once its open part has ended. */
 typedef struct og_hook_emit {
     og_hook_emit_kind kind;
     int lane;      /* index from 0: of env.lanes, or number - 1 when lanes are numbered */
@@ -179,7 +182,7 @@ typedef struct og_hook_emit {
     og_hook_part *parts; /* SEQ */
     int32_t n_parts;
     int32_t min_tokens, max_tokens; /* 0: no limit; only tighten */
-    int32_t drop;                   /* first outputs of the stage that are not handed on */
+    int32_t drop; /* first outputs of the stage that are not handed on */
     int mute;
 } og_hook_emit;
 
@@ -190,7 +193,8 @@ typedef struct og_hook_result {
     int n_logs;
     char *next; /* `next` hooks: the phase to run, NULL: the request is through */
 } og_hook_result;
-#define OG_HOOK_RESULT_INIT {0}
+#define OG_HOOK_RESULT_INIT                                                              \
+    { 0 }
 
 /* Frees what the result still owns and zeroes it. */
 void og_hook_result_free(og_hook_result *res);
@@ -202,18 +206,19 @@ void og_hook_result_free(og_hook_result *res);
  *       15..  text(said[2..]) */
 void og_hook_print(const og_hook_result *res, const og_hook_env *env, og_str *out);
 
-/* ---- vm -------------------------------------------------------------------------------- */
+/* ---- vm -------------------------------------------------------------------------- */
 
 /* Budgets of one call. A hook that exceeds one ends with OG_EHOOK, also inside pcall. */
 typedef struct og_hook_limits {
     int64_t instructions; /* VM instructions, and the work of C functions in their like */
-    int64_t ms;           /* CPU time of the call; by the wall clock it is 10 times that, so
-                             that a busy machine does not fail a hook that waits for a core */
-    size_t call_bytes;    /* growth of the VM during the call */
-    size_t vm_bytes;      /* the VM as a whole */
-    size_t state_bytes;   /* ctx.state of one request */
+    int64_t ms; /* CPU time of a call; by the wall clock it is 10 times that: a busy
+                           machine must not fail a hook that only waits for a core */
+    size_t call_bytes;  /* growth of the VM during the call */
+    size_t vm_bytes;    /* the VM as a whole */
+    size_t state_bytes; /* ctx.state of one request */
 } og_hook_limits;
-#define OG_HOOK_LIMITS_INIT {2000000, 50, 16u << 20, 64u << 20, 1u << 20}
+#define OG_HOOK_LIMITS_INIT                                                              \
+    { 2000000, 50, 16u << 20, 64u << 20, 1u << 20 }
 
 typedef struct og_hook_vm og_hook_vm;
 
@@ -224,12 +229,12 @@ void og_hook_vm_destroy(og_hook_vm *vm); /* NULL is fine */
 /* Bytes that the VM holds now. */
 size_t og_hook_vm_bytes(const og_hook_vm *vm);
 /* Run one call; res must be empty. After a failure it holds the log lines alone. */
-OG_MUST_CHECK int og_hook_run(og_hook_vm *vm, const og_hook_call *call, og_hook_result *res,
-                              og_err *err);
+OG_MUST_CHECK int og_hook_run(og_hook_vm *vm, const og_hook_call *call,
+                              og_hook_result *res, og_err *err);
 
-/* Compile-time check: the file is found and parses, its top level runs and returns a table
- * with that function. Every `use` at its top level is checked with it. Errors as of a run;
- * OG_ESPEC when the function is missing (the nearest is named). */
+/* Compile-time check: the file is found and parses, its top level runs and returns a
+ * table with that function. Every `use` at its top level is checked with it. Errors as of
+ * a run; OG_ESPEC when the function is missing (the nearest is named). */
 OG_MUST_CHECK int og_hook_check(const char *const *dirs, int n_dirs, const char *file,
                                 const char *function, og_err *err);
 
@@ -238,13 +243,13 @@ og_hook_state *og_hook_state_create(void);
 /* Release a state that was used with a VM of the caller's own. */
 void og_hook_vm_release(og_hook_vm *vm, og_hook_state *st);
 
-/* ---- pool ------------------------------------------------------------------------------ */
+/* ---- pool ------------------------------------------------------------------------ */
 
 typedef struct og_hook_pool og_hook_pool;
 
-/* A call on its way. The caller fills call, done and arg and keeps the job, and all that the
- * call points to, until done was called; done runs on the worker's thread, must not block,
- * and may free the job. Whoever holds the job then frees the result. */
+/* A call on its way. The caller fills call, done and arg and keeps the job, and all that
+ * the call points to, until done was called; done runs on the worker's thread, must not
+ * block, and may free the job. Whoever holds the job then frees the result. */
 typedef struct og_hook_job {
     og_hook_call call;
     void (*done)(struct og_hook_job *job);
@@ -257,8 +262,8 @@ typedef struct og_hook_job {
 
 OG_MUST_CHECK int og_hook_pool_create(int n_threads, const og_hook_limits *limits,
                                       og_hook_pool **out, og_err *err);
-/* Any thread. Never fails and never blocks: an answer always comes through done. Jobs with
- * one state run on one worker, in the order they were submitted. */
+/* Any thread. Never fails and never blocks: an answer always comes through done. Jobs
+ * with one state run on one worker, in the order they were submitted. */
 void og_hook_submit(og_hook_pool *pool, og_hook_job *job);
 /* The request has ended: any thread, after the last job with st was done. */
 void og_hook_pool_release(og_hook_pool *pool, og_hook_state *st);
