@@ -19,6 +19,9 @@ extern const int og__n_overlay_keys;
 #define AT_LEAST(v) .has_min = true, .min = (v)
 #define BETWEEN(a, b) .has_min = true, .min = (a), .has_max = true, .max = (b)
 
+/* Check one pair of a section. */
+void og__pair_check(const og_yaml_pair *p, og_section section, bool quiet,
+                    og_diags *diags);
 /* og_keys_check where warnings about keys without effect are not wanted. */
 void og__keys_check(const og_yaml_node *map, og_section section, bool quiet,
                     og_diags *diags);

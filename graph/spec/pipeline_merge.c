@@ -43,7 +43,7 @@ static void check_twice(const og_yaml_node *seq, og_diags *d) {
 static bool merge_stage(items *l, const og_yaml_node *over, og_arena *a) {
     int at = find_stage(l, name_of(over));
     if (at < 0) return push(l, over);
-    l->list[at] = og__merge(l->list[at], over, a);
+    l->list[at] = og__merge(l->list[at], over, false, NULL, a);
     return l->list[at] != NULL;
 }
 
@@ -122,11 +122,7 @@ static const og_yaml_node *merge_phases(const og_yaml_node *base, const og_yaml_
                                         og_arena *a, og_diags *d) {
     if (over->kind != OG_YAML_MAP) return over;
     og__pairs m = {0};
-    bool ok = true;
-    for (int i = 0; base && base->kind == OG_YAML_MAP && i < base->n && ok; i++) {
-        ok = og__pairs_set(&m, base->pairs[i].key, base->pairs[i].src,
-                           base->pairs[i].value);
-    }
+    bool ok = og__pairs_copy(&m, base);
     for (int i = 0; i < over->n && ok; i++) {
         const og_yaml_pair *p = &over->pairs[i];
         if (p->value->kind == OG_YAML_NULL) {
@@ -148,17 +144,13 @@ static const og_yaml_node *merge_value(const char *key, const og_yaml_node *base
     if (!strcmp(key, "stages")) return merge_list(base, over, merge_stages, a, d);
     if (!strcmp(key, "edges")) return merge_list(base, over, merge_edges, a, d);
     if (!strcmp(key, "phases")) return merge_phases(base, over, a, d);
-    return og__merge(base, over, a);
+    return og__merge(base, over, false, NULL, a);
 }
 
 const og_yaml_node *og__pipeline_merge(const og_yaml_node *base, const og_yaml_node *over,
                                        og_arena *a, og_diags *d) {
     og__pairs m = {0};
-    bool ok = true;
-    for (int i = 0; i < base->n && ok; i++) {
-        ok = og__pairs_set(&m, base->pairs[i].key, base->pairs[i].src,
-                           base->pairs[i].value);
-    }
+    bool ok = og__pairs_copy(&m, base);
     for (int i = 0; i < over->n && ok; i++) {
         const og_yaml_pair *p = &over->pairs[i];
         if (!strcmp(p->key, "base")) continue;

@@ -194,7 +194,8 @@ static void check_item(const og_key *key, const og_yaml_node *v, bool named, boo
                        og_diags *diags) {
     const char *part = named ? "a value of " : "an item of ";
     int allowed = key->items ? key->items : OG_VALUE_ANY;
-    if (named && v->kind == OG_YAML_NULL) return;
+    bool overlay = sections[key->section].schema == OG_SCHEMA_OVERLAY;
+    if (v->kind == OG_YAML_NULL && (named || (overlay && allowed & SCALARS))) return;
     if (named && v->kind == OG_YAML_SEQ && allowed == OG_VALUE_LIST) {
         og_key inner = *key;
         inner.items = OG_VALUE_MAP;
@@ -258,8 +259,8 @@ static void unsupported(const og_key *key, const og_yaml_pair *p, og_diags *diag
     og_diags_hint(diags, "%s", key->doc);
 }
 
-static void check_pair(const og_yaml_pair *p, og_section section, bool quiet,
-                       og_diags *diags) {
+void og__pair_check(const og_yaml_pair *p, og_section section, bool quiet,
+                    og_diags *diags) {
     const og_key *key = og_key_find(section, p->key);
     if (!key) {
         if (!quiet) unknown_key(p, section, diags);
@@ -296,7 +297,7 @@ void og__keys_check(const og_yaml_node *map, og_section section, bool quiet,
                        og_yaml_kind_name(map->kind));
         return;
     }
-    for (int i = 0; i < map->n; i++) check_pair(&map->pairs[i], section, quiet, diags);
+    for (int i = 0; i < map->n; i++) og__pair_check(&map->pairs[i], section, quiet, diags);
     check_required(map, section, diags);
 }
 

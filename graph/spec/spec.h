@@ -19,11 +19,12 @@ const char *og__find_yaml(const char *name, const char *beside, const char *cons
 /* Canonical path, or path itself where that cannot be told. NULL: out of memory. */
 const char *og__canonical(const char *path, og_arena *a);
 
-/* overlay over base: maps recursively, lists replaced, null removes. Where there is
- * nothing to remove the null stays, so that it can act on a lower layer later. Either may
- * be NULL. NULL: out of memory. */
+/* over on base: maps recursively, lists replaced, null removes. Where there is nothing to
+ * remove the null stays, so that it can act on a lower layer later; with keep_null it
+ * always does. d, unless NULL, is warned of keys removed by an empty value. Either node
+ * may be NULL. NULL: out of memory. */
 const og_yaml_node *og__merge(const og_yaml_node *base, const og_yaml_node *over,
-                              og_arena *a);
+                              bool keep_null, og_diags *d, og_arena *a);
 
 /* A growing list of pairs in place of a map that is being built. */
 typedef struct og__pairs {
@@ -31,7 +32,9 @@ typedef struct og__pairs {
     int n, cap;
 } og__pairs;
 
-/* Set or replace a key, keeping its place. False: out of memory. */
+/* Append the pairs of a map (NULL is fine); set or replace a key, keeping its place.
+ * False: out of memory. */
+bool og__pairs_copy(og__pairs *m, const og_yaml_node *map);
 bool og__pairs_set(og__pairs *m, const char *key, og_src src, const og_yaml_node *value);
 void og__pairs_remove(og__pairs *m, const char *key);
 const og_yaml_node *og__pairs_get(const og__pairs *m, const char *key);

@@ -83,28 +83,44 @@ void og__pairs_free(og__pairs *m) {
     *m = (og__pairs){0};
 }
 
-static bool merge_pair(og__pairs *m, const og_yaml_pair *p, og_arena *a) {
+bool og__pairs_copy(og__pairs *m, const og_yaml_node *map) {
+    for (int i = 0; map && map->kind == OG_YAML_MAP && i < map->n; i++) {
+        if (!og__grow((void **)&m->list, m->n, &m->cap, sizeof *m->list)) return false;
+        m->list[m->n++] = map->pairs[i];
+    }
+    return true;
+}
+
+typedef struct merging {
+    bool keep_null;
+    og_diags *d;
+    og_arena *a;
+} merging;
+
+static bool merge_pair(og__pairs *m, const og_yaml_pair *p, const merging *how) {
     const og_yaml_node *below = og__pairs_get(m, p->key);
-    if (p->value->kind == OG_YAML_NULL && below && below->kind != OG_YAML_NULL) {
+    bool removes = p->value->kind == OG_YAML_NULL && below && below->kind != OG_YAML_NULL;
+    if (removes && !how->keep_null) {
+        if (p->value->empty) {
+            og_diags_warn(how->d, p->src, "an empty '%.60s' removes the one below", p->key);
+            og_diags_hint(how->d, "it is set at %s:%d; write 'null' to say that it is meant",
+                          below->src.file ? below->src.file : "?", below->src.line);
+        }
         og__pairs_remove(m, p->key);
         return true;
     }
-    const og_yaml_node *merged = og__merge(below, p->value, a);
+    const og_yaml_node *merged = og__merge(below, p->value, how->keep_null, how->d, how->a);
     return merged && og__pairs_set(m, p->key, p->src, merged);
 }
 
 const og_yaml_node *og__merge(const og_yaml_node *base, const og_yaml_node *over,
-                              og_arena *a) {
+                              bool keep_null, og_diags *d, og_arena *a) {
     if (!base || !over) return base ? base : over;
     if (base->kind != OG_YAML_MAP || over->kind != OG_YAML_MAP) return over;
+    merging how = {keep_null, d, a};
     og__pairs m = {0};
-    bool ok = true;
-    for (int i = 0; i < base->n && ok; i++) {
-        const og_yaml_pair *p = &base->pairs[i];
-        ok = og__grow((void **)&m.list, m.n, &m.cap, sizeof *m.list);
-        if (ok) m.list[m.n++] = *p;
-    }
-    for (int i = 0; i < over->n && ok; i++) ok = merge_pair(&m, &over->pairs[i], a);
+    bool ok = og__pairs_copy(&m, base);
+    for (int i = 0; i < over->n && ok; i++) ok = merge_pair(&m, &over->pairs[i], &how);
     const og_yaml_node *out = ok ? og_yaml_new_map(a, over->src, m.list, m.n) : NULL;
     og__pairs_free(&m);
     return out;
