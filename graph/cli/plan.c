@@ -1,0 +1,102 @@
+/* From options to a plan. */
+#include <string.h>
+
+#include "graph/cli/cli.h"
+
+int og__plan_args(og__cli *cli, const char **pipeline) {
+    *pipeline = NULL;
+    cli->overlay = og__overlay_options(cli->arena);
+    if (!cli->overlay) return og__usage(cli, "out of memory");
+    int rc = og__args_parse(cli, true);
+    if (rc) return rc;
+    const char *name = cli->args.n_pos ? cli->args.pos[0] : NULL;
+    if (!name && cli->args.help) return 0;
+    if (!name) {
+        og__usage(cli, "which pipeline?");
+        return og__hint("usage: omni-graph %s %s", cli->cmd->name, cli->cmd->usage);
+    }
+    if (cli->cmd->fields) {
+        og_pipeline *p = og__pipeline_open(cli, name);
+        if (!p) return OG__EXIT_USAGE;
+        cli->fields = og__field_options(cli->arena, p);
+        og_pipeline_destroy(p);
+        if (!cli->fields) return og__usage(cli, "out of memory");
+    }
+    rc = og__args_parse(cli, false);
+    if (rc == 0) *pipeline = name;
+    return rc;
+}
+
+int og__overlay_flags(og__cli *cli, og_overlay_flag *flags) {
+    const og__args *a = &cli->args;
+    int n = 0;
+    for (int i = 0; i < a->n_given; i++) {
+        if (a->given[i].origin != OG__FROM_OVERLAY) continue;
+        char *key = og_arena_strdup(cli->arena, a->given[i].opt->name);
+        if (!key) return -1;
+        for (char *c = key; *c; c++)
+            if (*c == '-') *c = '_';
+        flags[n++] = (og_overlay_flag){key, a->given[i].value ? a->given[i].value : "true"};
+    }
+    return n;
+}
+
+static int numbers(og__cli *cli, og_plan_options *o) {
+    long long threads = 0, tokens = 0;
+    int rc = og__args_int(cli, "threads", 1, 1024, &threads);
+    if (!rc) rc = og__args_int(cli, "max-tokens", 1, 1 << 24, &tokens);
+    o->threads = (int)threads;
+    o->max_tokens = (int)tokens;
+    return rc;
+}
+
+static int options(og__cli *cli, const char *pipeline, bool default_model,
+                   const og__data *data, og_plan_options *o) {
+    const og__args *a = &cli->args;
+    *o = (og_plan_options)OG_PLAN_OPTIONS_INIT;
+    o->pipeline = pipeline;
+    o->pipeline_dirs = data->pipelines, o->n_pipeline_dirs = data->n_pipelines;
+    o->script_dirs = data->scripts, o->n_script_dirs = data->n_scripts;
+    o->deploy_dirs = data->deploy, o->n_deploy_dirs = data->n_deploy;
+    o->model = og__args_get(a, "model");
+    if (!o->model && default_model) o->model = data->model;
+    if (!o->model && default_model) {
+        og__usage(cli, "no checkpoint: the default one was not found");
+        return og__hint("name one with --model DIR");
+    }
+    o->deploy = og__args_get(a, "deploy");
+    o->sets = og__args_all(cli, "set", &o->n_sets);
+    o->stage_overrides = og__args_get(a, "stage-overrides");
+    if (og__args_has(a, "backend")) o->backend = og__args_get(a, "backend");
+    const char *load = og__args_get(a, "load-format");
+    o->dummy = load && !strcmp(load, "dummy");
+    o->greedy = og__args_has(a, "greedy");
+    og_overlay_flag *flags = og_arena_alloc(cli->arena,
+                                            (size_t)(a->n_given + 1) * sizeof *flags);
+    o->n_flags = flags ? og__overlay_flags(cli, flags) : -1;
+    o->flags = flags;
+    if (!o->sets || o->n_flags < 0) return og__usage(cli, "out of memory");
+    return numbers(cli, o);
+}
+
+int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_model,
+                  og_diags *diags, og_plan **out) {
+    og__data data;
+    og_plan_options o;
+    og_err err = OG_ERR_INIT;
+    *out = NULL;
+    og__data_find(cli->arena, pipeline, &data);
+    int rc = options(cli, pipeline, default_model, &data, &o);
+    if (rc) return rc;
+    og_diags *own = diags ? NULL : og_diags_create();
+    og_diags *d = diags ? diags : own;
+    if (!d) return og__usage(cli, "out of memory");
+    rc = og_plan_build(&o, flags, d, out, &err);
+    bool quiet = og__args_has(&cli->args, "quiet");
+    if (own) og__print_diags(d, quiet ? OG_SEVERITY_ERROR : OG_SEVERITY_WARNING);
+    bool told = og_diags_errors(d) > 0;
+    og_diags_destroy(own);
+    if (rc == 0) return OG__EXIT_OK;
+    if (!told) og__report(&err);
+    return rc == OG_ENOMEM || rc == OG_EIO ? OG__EXIT_FAILED : OG__EXIT_USAGE;
+}
