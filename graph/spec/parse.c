@@ -485,8 +485,8 @@ static int read_all(const char *path, char **text, size_t *len, og_err *err) {
 
 int og_yaml_load(const char *path, og_arena *a, og_diags *diags,
                  const og_yaml_node **root, og_err *err) {
-    char *text;
-    size_t len;
+    char *text = NULL;
+    size_t len = 0;
     *root = NULL;
     int rc = read_all(path, &text, &len, err);
     if (rc < 0) return rc;

@@ -59,9 +59,9 @@ static void types_of(const og_key *key, int values, bool top, og_str *out);
 
 static void map_of(const og_key *key, bool named, og_str *out) {
     if (named) {
-        og_str_add(out, "{\"type\": \"object\", \"additionalProperties\": ");
+        og_str_add(out, "{\"type\": \"object\", \"additionalProperties\": {\"anyOf\": [");
         types_of(key, key->items ? key->items : OG_VALUE_ANY, false, out);
-        og_str_add(out, "}");
+        og_str_add(out, ", {\"type\": \"null\"}]}}");
     } else if (key->inner) {
         ref(key->inner, out);
     } else {
