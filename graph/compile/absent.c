@@ -36,8 +36,8 @@ static bool says_present(const og_cond *given, const char *field, const char *pa
         return says_present(given->left, field, part) ||
                says_present(given->right, field, part);
     }
-    return given->op == OG_COND_TRUTH && !given->is_cfg && same_text(given->field, field) &&
-           same_text(given->part, part);
+    return given->op == OG_COND_TRUTH && !given->is_cfg &&
+           same_text(given->field, field) && same_text(given->part, part);
 }
 
 typedef struct ask {
@@ -69,12 +69,8 @@ static bool edge_silent(ask *q, const og_spec_edge *e, og_str *why) {
     if (e->when && !implied(q->given, e->when)) {
         return true;
     }
-    for (int i = 0; i < e->n_from; i++) {
-        if (!e->from[i].optional && end_absent(q, &e->from[i], why)) {
-            return true;
-        }
-    }
-    return false;
+    /* What a hook edge requires is an error of its own when it may be absent. */
+    return !e->hook && e->n_from && end_absent(q, &e->from[0], why);
 }
 
 static bool stage_absent(ask *q, int stage, og_str *why) {
@@ -107,8 +103,8 @@ static bool stage_absent(ask *q, int stage, og_str *why) {
     return fed && !sure;
 }
 
-bool og__may_be_absent(const og__build *b, const og_spec_end *e, const og_spec_end *to,
-                       int phase, og_str *why) {
+bool og__plan_may_be_absent(const og__build *b, const og_spec_end *e,
+                            const og_spec_end *to, int phase, og_str *why) {
     ask q = {.b = b, .phase = phase};
     if (to && to->stage >= 0) {
         q.given = b->spec->stages[to->stage].when;

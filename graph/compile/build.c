@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-void *og__new(og__build *b, size_t n, size_t size) {
+void *og__plan_new(og__build *b, size_t n, size_t size) {
     void *p = og_arena_alloc(b->arena, (n ? n : 1) * size);
     if (!p) {
         b->oom = true;
@@ -13,7 +13,7 @@ void *og__new(og__build *b, size_t n, size_t size) {
     return p;
 }
 
-const char *og__text(og__build *b, const char *fmt, ...) {
+const char *og__plan_text(og__build *b, const char *fmt, ...) {
     char buf[1024];
     va_list ap;
     va_start(ap, fmt);
@@ -26,7 +26,7 @@ const char *og__text(og__build *b, const char *fmt, ...) {
     return s;
 }
 
-void og__block(og__build *b, og_src src, const char *fmt, ...) {
+void og__plan_block(og__build *b, og_src src, const char *fmt, ...) {
     char buf[512];
     va_list ap;
     va_start(ap, fmt);
@@ -47,7 +47,7 @@ void og__block(og__build *b, og_src src, const char *fmt, ...) {
     }
 }
 
-uint64_t og__hash(uint64_t h, const void *data, size_t n) {
+uint64_t og__plan_hash(uint64_t h, const void *data, size_t n) {
     const unsigned char *p = data;
     for (size_t i = 0; i < n; i++) {
         h = (h ^ p[i]) * 0x100000001b3ull;
@@ -55,17 +55,17 @@ uint64_t og__hash(uint64_t h, const void *data, size_t n) {
     return h;
 }
 
-uint64_t og__hash_text(uint64_t h, const char *text) {
+uint64_t og__plan_hash_text(uint64_t h, const char *text) {
     if (!text) {
-        return og__hash(h, "\xff", 1);
+        return og__plan_hash(h, "\xff", 1);
     }
-    return og__hash(h, text, strlen(text) + 1);
+    return og__plan_hash(h, text, strlen(text) + 1);
 }
 
 static int open_overlay(og__build *b, const char *platform, og_err *err) {
     const og_plan_options *o = b->opts;
     int n = b->spec->n_stages;
-    og_stage_ref *refs = og__new(b, (size_t)n, sizeof *refs);
+    og_stage_ref *refs = og__plan_new(b, (size_t)n, sizeof *refs);
     if (!refs) {
         return og_err_set(err, OG_ENOMEM, "out of memory");
     }
@@ -94,8 +94,8 @@ static bool wants_dummy(const og__build *b) {
         return true;
     }
     for (int i = 0; i < b->spec->n_stages; i++) {
-        const char *f = og_overlay_string(b->overlay, b->spec->stages[i].name, "load_format",
-                                          "auto");
+        const char *f =
+            og_overlay_string(b->overlay, b->spec->stages[i].name, "load_format", "auto");
         if (strcmp(f, "dummy") == 0) {
             return true;
         }
@@ -142,27 +142,28 @@ static void registry(og__build *b) {
 static int open_spec(og__build *b, og_err *err) {
     const og_plan_options *o = b->opts;
     if (o->pipeline) {
-        return og_pipeline_load(o->pipeline, o->pipeline_dirs, o->n_pipeline_dirs, b->diags,
-                                &b->spec, err);
+        return og_pipeline_load(o->pipeline, o->pipeline_dirs, o->n_pipeline_dirs,
+                                b->diags, &b->spec, err);
     }
     if (!b->model) {
         og_err_set(err, OG_EINVAL, "neither a pipeline nor a checkpoint was given");
-        og_err_hint(err, "name a pipeline, or give --model DIR to pick one by its config");
+        og_err_hint(err,
+                    "name a pipeline, or give --model DIR to pick one by its config");
         return OG_EINVAL;
     }
-    b->spec = og__pick(b);
+    b->spec = og__plan_pick(b);
     return b->spec ? 0 : og_diags_err(b->diags, err);
 }
 
 static int check_match(og__build *b) {
     const og_spec_match *why = NULL;
-    if (!b->model || og__match(b->model, b->spec, &why)) {
+    if (!b->model || og__plan_match(b->model, b->spec, &why)) {
         return 0;
     }
     const char *what = why->value ? why->value : "to be present";
     og_diags_error(b->diags, why->src,
-                   "pipeline '%s' is not for this checkpoint: it wants %s %s", b->spec->name,
-                   why->key, what);
+                   "pipeline '%s' is not for this checkpoint: it wants %s %s",
+                   b->spec->name, why->key, what);
     og_diags_hint(b->diags, "the checkpoint is %s", b->opts->model);
     return OG_ESPEC;
 }
@@ -197,8 +198,8 @@ int og__build_open(og__build *b, const og_plan_options *opts, int flags, og_diag
     if (b->model && wants_dummy(b) && (rc = reopen_dummy(b, err)) < 0) {
         goto fail;
     }
-    b->bs = og__new(b, (size_t)b->spec->n_stages, sizeof *b->bs);
-    b->be = og__new(b, (size_t)b->spec->n_edges, sizeof *b->be);
+    b->bs = og__plan_new(b, (size_t)b->spec->n_stages, sizeof *b->bs);
+    b->be = og__plan_new(b, (size_t)b->spec->n_edges, sizeof *b->be);
     if (b->oom) {
         rc = og_err_set(err, OG_ENOMEM, "out of memory");
         goto fail;
@@ -245,9 +246,9 @@ static og_plan *take(og__build *b) {
 }
 
 static const char **keep_list(og__build *b, const char *const *list, int n) {
-    const char **copy = og__new(b, (size_t)n, sizeof *copy);
+    const char **copy = og__plan_new(b, (size_t)n, sizeof *copy);
     for (int i = 0; copy && i < n; i++) {
-        copy[i] = og__text(b, "%s", list[i]);
+        copy[i] = og__plan_text(b, "%s", list[i]);
     }
     return copy;
 }
@@ -256,8 +257,8 @@ static const char **keep_list(og__build *b, const char *const *list, int n) {
 static void keep_options(og__build *b) {
     og_plan *p = b->plan;
     const og_plan_options *o = b->opts;
-    p->model_dir = o->model ? og__text(b, "%s", o->model) : NULL;
-    p->backend = og__text(b, "%s", o->backend);
+    p->model_dir = o->model ? og__plan_text(b, "%s", o->model) : NULL;
+    p->backend = og__plan_text(b, "%s", o->backend);
     p->script_dirs = keep_list(b, o->script_dirs, o->n_script_dirs);
     p->n_script_dirs = o->n_script_dirs;
     p->async_chunk = og_overlay_bool(b->overlay, NULL, "async_chunk", true);

@@ -9,14 +9,15 @@
 
 #define MAX_CANDIDATES 256
 
-const json_t *og__section(og__build *b, int spec_stage) {
+const json_t *og__plan_section(og__build *b, int spec_stage) {
     og__bstage *s = &b->bs[spec_stage];
     if (s->tried || !b->model || !s->arch) {
         return s->section;
     }
     s->tried = true;
     const og_spec_stage *spec = &b->spec->stages[spec_stage];
-    const char *section = s->arch->section && s->arch->section[0] ? s->arch->section : NULL;
+    const char *section =
+        s->arch->section && s->arch->section[0] ? s->arch->section : NULL;
     og_err err = OG_ERR_INIT;
     s->section = og_model_config(b->model, s->folder, section, &err);
     if (!s->section) {
@@ -25,7 +26,8 @@ const json_t *og__section(og__build *b, int spec_stage) {
     return s->section;
 }
 
-static const json_t *scope_of(og__build *b, const og_cfg_ref *ref, int own, int *unknown) {
+static const json_t *scope_of(og__build *b, const og_cfg_ref *ref, int own,
+                              int *unknown) {
     *unknown = 0;
     if (!b->model) {
         *unknown = 1;
@@ -42,14 +44,25 @@ static const json_t *scope_of(og__build *b, const og_cfg_ref *ref, int own, int 
         *unknown = 1;
         return NULL;
     }
-    const json_t *j = og__section(b, stage);
+    const json_t *j = og__plan_section(b, stage);
     *unknown = j == NULL;
     return j;
 }
 
-og__cfg_state og__cfg_get(og__build *b, const og_cfg_ref *ref, int own,
-                          const json_t **out) {
+/* The type of an arch's port may name a key inside an object of the arch's own section. */
+static bool in_own_section(const og__build *b, const og_cfg_ref *ref, int own) {
+    return own >= 0 && ref->scope && strcmp(ref->scope, "root") != 0 &&
+           strcmp(ref->scope, "index") != 0 && og_pipeline_stage(b->spec, ref->scope) < 0;
+}
+
+og__cfg_state og__plan_cfg_get(og__build *b, const og_cfg_ref *ref, int own,
+                               const json_t **out) {
     int unknown;
+    if (in_own_section(b, ref, own)) {
+        og_cfg_ref nested = {.src = ref->src,
+                             .key = og__plan_text(b, "%s.%s", ref->scope, ref->key)};
+        return og__plan_cfg_get(b, &nested, own, out);
+    }
     const json_t *scope = scope_of(b, ref, own, &unknown);
     *out = NULL;
     if (unknown) {
@@ -73,13 +86,15 @@ static const char *near_key(const json_t *obj, const char *key) {
     return og_near(key, names, n);
 }
 
-og__cfg_state og__cfg_need(og__build *b, const og_cfg_ref *ref, int own,
-                           const json_t **out) {
-    og__cfg_state st = og__cfg_get(b, ref, own, out);
+og__cfg_state og__plan_cfg_need(og__build *b, const og_cfg_ref *ref, int own,
+                                const json_t **out) {
+    og__cfg_state st = og__plan_cfg_get(b, ref, own, out);
     if (st == OG__CFG_ABSENT) {
         int unknown;
         const json_t *scope = scope_of(b, ref, own, &unknown);
-        const char *name = ref->scope ? ref->scope : own >= 0 ? b->spec->stages[own].name : "";
+        const char *name = ref->scope ? ref->scope
+                           : own >= 0 ? b->spec->stages[own].name
+                                      : "";
         og_diags_error(b->diags, ref->src,
                        "the checkpoint's configuration of '%s' has no key '%s'", name,
                        ref->key);
@@ -101,12 +116,12 @@ static const char *json_text(og__build *b, const json_t *j) {
         return json_is_true(j) ? "true" : "false";
     }
     if (json_is_integer(j)) {
-        return og__text(b, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
+        return og__plan_text(b, "%" JSON_INTEGER_FORMAT, json_integer_value(j));
     }
-    return json_is_real(j) ? og__text(b, "%.17g", json_real_value(j)) : NULL;
+    return json_is_real(j) ? og__plan_text(b, "%.17g", json_real_value(j)) : NULL;
 }
 
-const char *og__spec_text(og__build *b, const og_yaml_node *n, int own) {
+const char *og__plan_spec_text(og__build *b, const og_yaml_node *n, int own) {
     if (!n || n->kind != OG_YAML_SCALAR) {
         return NULL;
     }
@@ -116,7 +131,7 @@ const char *og__spec_text(og__build *b, const og_yaml_node *n, int own) {
     og_cfg_ref ref;
     const json_t *j;
     if (!og_cfg_ref_parse(n->text, n->src, true, b->arena, b->diags, &ref) ||
-        og__cfg_need(b, &ref, own, &j) != OG__CFG_FOUND) {
+        og__plan_cfg_need(b, &ref, own, &j) != OG__CFG_FOUND) {
         return NULL;
     }
     const char *text = json_text(b, j);
@@ -126,8 +141,8 @@ const char *og__spec_text(og__build *b, const og_yaml_node *n, int own) {
     return text;
 }
 
-bool og__spec_int(og__build *b, const og_yaml_node *n, int own, int64_t *out) {
-    const char *text = og__spec_text(b, n, own);
+bool og__plan_spec_int(og__build *b, const og_yaml_node *n, int own, int64_t *out) {
+    const char *text = og__plan_spec_text(b, n, own);
     if (!text) {
         return false;
     }
@@ -152,14 +167,15 @@ static const json_t *match_value(og_model *m, const char *key) {
     return v ? v : og_cfg_find(index, key);
 }
 
-bool og__match(og_model *m, const og_pipeline *p, const og_spec_match **why) {
+bool og__plan_match(og_model *m, const og_pipeline *p, const og_spec_match **why) {
     for (int i = 0; i < p->n_match; i++) {
         const json_t *v = match_value(m, p->match[i].key);
         const char *want = p->match[i].value;
         const char *text = json_string_value(v);
         char number[32] = "";
         if (json_is_integer(v)) {
-            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+            snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT,
+                     json_integer_value(v));
             text = number;
         } else if (json_is_boolean(v)) {
             text = json_is_true(v) ? "true" : "false";
@@ -210,14 +226,14 @@ static og_pipeline *try_load(og__build *b, const char *path) {
         p = NULL;
     }
     og_diags_destroy(quiet);
-    if (p && (!own_match(p) || !og__match(b->model, p, &why))) {
+    if (p && (!own_match(p) || !og__plan_match(b->model, p, &why))) {
         og_pipeline_destroy(p);
         p = NULL;
     }
     return p;
 }
 
-og_pipeline *og__pick(og__build *b) {
+og_pipeline *og__plan_pick(og__build *b) {
     const og_plan_options *o = b->opts;
     char *names[MAX_CANDIDATES];
     int n = 0;
@@ -232,7 +248,7 @@ og_pipeline *og__pick(og__build *b) {
             continue;
         }
         if (best && strcmp(best->name, p->name) != 0 && best->n_match == p->n_match) {
-            tie = og__text(b, "%s", p->file);
+            tie = og__plan_text(b, "%s", p->file);
         }
         if (best && best->n_match >= p->n_match) {
             og_pipeline_destroy(p);
@@ -248,7 +264,9 @@ og_pipeline *og__pick(og__build *b) {
         const char *cls = json_string_value(match_value(b->model, "class"));
         og_diags_error(b->diags, none, "no pipeline matches the checkpoint %s (%s %s)",
                        o->model, type ? "model_type" : "class",
-                       type ? type : cls ? cls : "unknown");
+                       type  ? type
+                       : cls ? cls
+                             : "unknown");
         og_diags_hint(b->diags, "%d pipeline files were looked at; name one", n);
     } else if (tie) {
         og_diags_error(b->diags, none, "two pipelines match the checkpoint: %s and %s",

@@ -44,14 +44,16 @@ static void places(og_str *out, const og_plan *p, const og_plan_stage *s) {
 }
 
 static const char *fill_of(const og_plan_stage *s) {
-    static const char *const fills[] = {"#e8f1fb", "#fbeee0", "#efe6f8", "#e6f4ea", "#fde8ec"};
+    static const char *const fills[] = {"#e8f1fb", "#fbeee0", "#efe6f8", "#e6f4ea",
+                                        "#fde8ec"};
     return s->arch ? fills[s->kind] : "#ffffff";
 }
 
 static void stage_node(og_str *out, const og_plan *p, const og_plan_stage *s) {
     og_str_add(out, "  ");
     id(out, "stage", s->name);
-    og_str_addf(out, " [shape=box, style=\"rounded,filled%s\", fillcolor=\"%s\", label=\"",
+    og_str_addf(out,
+                " [shape=box, style=\"rounded,filled%s\", fillcolor=\"%s\", label=\"",
                 s->on == OG_PLAN_PER_REQUEST ? ",dashed" : "", fill_of(s));
     escaped(out, s->name);
     og_str_add(out, "\\n");
@@ -60,8 +62,8 @@ static void stage_node(og_str *out, const og_plan *p, const og_plan_stage *s) {
     escaped(out, s->arch_name);
     og_str_add(out, "\\n");
     places(out, p, s);
-    og_str_addf(out, "  x%d replica%s, %d seqs", s->n_replicas, s->n_replicas == 1 ? "" : "s",
-                s->max_num_seqs);
+    og_str_addf(out, "  x%d replica%s, %d seqs", s->n_replicas,
+                s->n_replicas == 1 ? "" : "s", s->max_num_seqs);
     if (s->when) {
         og_str when = OG_STR_INIT;
         og_cond_print(s->when, &when);
@@ -114,8 +116,8 @@ static void type_label(og_str *out, const og_type *t) {
 }
 
 static const char *via_name(og_via via) {
-    static const char *const names[] = {"", "resample", "detokenize", "resize",
-                                        "split sentence", "split clause"};
+    static const char *const names[] = {"",       "resample",       "detokenize",
+                                        "resize", "split sentence", "split clause"};
     return names[via];
 }
 

@@ -16,10 +16,11 @@ static bool frozen_key(og_section pipeline, og_section overlay, const char *key)
 }
 
 static void refuse(og__build *b, const og_yaml_pair *p, const char *stage) {
-    og_diags_error(b->diags, p->src,
-                   "%s%s%s'%s' is part of the pipeline, which is frozen: the overlay cannot "
-                   "change it",
-                   stage ? "stage '" : "", stage ? stage : "", stage ? "': " : "", p->key);
+    og_diags_error(
+        b->diags, p->src,
+        "%s%s%s'%s' is part of the pipeline, which is frozen: the overlay cannot "
+        "change it",
+        stage ? "stage '" : "", stage ? stage : "", stage ? "': " : "", p->key);
     og_diags_hint(b->diags, "change %s, or write a pipeline with base: %s", b->spec->file,
                   b->spec->name);
 }
@@ -54,7 +55,7 @@ static int by_key(const void *a, const void *b) {
 static uint64_t hash_tree(og__build *b, uint64_t h, const og_yaml_node *n);
 
 static uint64_t hash_map(og__build *b, uint64_t h, const og_yaml_node *n) {
-    const og_yaml_pair **sorted = og__new(b, (size_t)n->n, sizeof *sorted);
+    const og_yaml_pair **sorted = og__plan_new(b, (size_t)n->n, sizeof *sorted);
     if (!sorted) {
         return h;
     }
@@ -62,29 +63,29 @@ static uint64_t hash_map(og__build *b, uint64_t h, const og_yaml_node *n) {
         sorted[i] = &n->pairs[i];
     }
     qsort(sorted, (size_t)n->n, sizeof *sorted, by_key);
-    h = og__hash(h, "{", 1);
+    h = og__plan_hash(h, "{", 1);
     for (int i = 0; i < n->n; i++) {
-        h = og__hash_text(h, sorted[i]->key);
+        h = og__plan_hash_text(h, sorted[i]->key);
         h = hash_tree(b, h, sorted[i]->value);
     }
-    return og__hash(h, "}", 1);
+    return og__plan_hash(h, "}", 1);
 }
 
 static uint64_t hash_tree(og__build *b, uint64_t h, const og_yaml_node *n) {
     if (!n || n->kind == OG_YAML_NULL) {
-        return og__hash(h, "~", 1);
+        return og__plan_hash(h, "~", 1);
     }
     if (n->kind == OG_YAML_SCALAR) {
-        return og__hash_text(og__hash(h, "s", 1), n->text);
+        return og__plan_hash_text(og__plan_hash(h, "s", 1), n->text);
     }
     if (n->kind == OG_YAML_MAP) {
         return hash_map(b, h, n);
     }
-    h = og__hash(h, "[", 1);
+    h = og__plan_hash(h, "[", 1);
     for (int i = 0; i < n->n; i++) {
         h = hash_tree(b, h, n->items[i]);
     }
-    return og__hash(h, "]", 1);
+    return og__plan_hash(h, "]", 1);
 }
 
 static const og_option_desc *option(const og_arch *a, const char *name) {
@@ -97,20 +98,20 @@ static const og_option_desc *option(const og_arch *a, const char *name) {
 }
 
 static uint64_t hash_stage(const og_plan_stage *s) {
-    uint64_t h = og__hash_text(OG__HASH_INIT, s->name);
-    h = og__hash_text(h, s->kind_name);
-    h = og__hash_text(h, s->arch_name);
-    h = og__hash_text(h, s->folder);
+    uint64_t h = og__plan_hash_text(OG__HASH_INIT, s->name);
+    h = og__plan_hash_text(h, s->kind_name);
+    h = og__plan_hash_text(h, s->arch_name);
+    h = og__plan_hash_text(h, s->folder);
     for (int i = 0; i < s->n_ports; i++) {
         og_str t = OG_STR_INIT;
         og_type_print(&s->ports[i].type, &t);
-        h = og__hash_text(og__hash_text(h, s->ports[i].name), t.data);
+        h = og__plan_hash_text(og__plan_hash_text(h, s->ports[i].name), t.data);
         og_str_free(&t);
     }
     for (int i = 0; i < s->n_options; i++) {
         const og_option_desc *d = option(s->arch, s->options[i].name);
         if (d && !d->tunable) {
-            h = og__hash_text(og__hash_text(h, d->name), s->options[i].text);
+            h = og__plan_hash_text(og__plan_hash_text(h, d->name), s->options[i].text);
         }
     }
     return h;
@@ -118,11 +119,11 @@ static uint64_t hash_stage(const og_plan_stage *s) {
 
 int og__pass_freeze(og__build *b) {
     check_overlay(b);
-    uint64_t h = og__hash_text(OG__HASH_INIT, OG_PIPELINE_SCHEMA);
+    uint64_t h = og__plan_hash_text(OG__HASH_INIT, OG_PIPELINE_SCHEMA);
     h = hash_tree(b, h, b->spec->tree);
     for (int i = 0; i < b->n_stages; i++) {
         b->stages[i].fingerprint = hash_stage(&b->stages[i]);
-        h = og__hash(h, &b->stages[i].fingerprint, sizeof h);
+        h = og__plan_hash(h, &b->stages[i].fingerprint, sizeof h);
     }
     b->plan->fingerprint = h;
     snprintf(b->plan->fingerprint_hex, sizeof b->plan->fingerprint_hex, "%016" PRIx64, h);

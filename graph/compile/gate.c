@@ -17,14 +17,14 @@ static og_tri test_list(const og_cond *leaf, const json_t *list) {
     og_cond eq = *leaf;
     eq.op = OG_COND_EQ;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (og__cond_json(&eq, json_array_get(list, i)) == OG_TRUE) {
+        if (og__plan_cond_json(&eq, json_array_get(list, i)) == OG_TRUE) {
             return OG_TRUE;
         }
     }
     return OG_FALSE;
 }
 
-og_tri og__cond_json(const og_cond *leaf, const json_t *v) {
+og_tri og__plan_cond_json(const og_cond *leaf, const json_t *v) {
     char buf[40];
     if (!v || json_is_null(v)) {
         return OG_FALSE;
@@ -57,16 +57,14 @@ static og_tri lookup(void *user, const og_cond *leaf) {
     if (!leaf->is_cfg) {
         return OG_UNKNOWN;
     }
-    switch (og__cfg_get(b, &leaf->ref, -1, &v)) {
-    case OG__CFG_FOUND:
-        return og__cond_json(leaf, v);
+    switch (og__plan_cfg_get(b, &leaf->ref, -1, &v)) {
+    case OG__CFG_FOUND: return og__plan_cond_json(leaf, v);
     case OG__CFG_ABSENT:
         og_diags_note(b->diags, leaf->src,
                       "the checkpoint has no key '%s': the condition takes it as absent",
                       leaf->ref.key);
         return OG_FALSE;
-    default:
-        return OG_UNKNOWN;
+    default: return OG_UNKNOWN;
     }
 }
 
@@ -164,12 +162,14 @@ static void check_terminal(og__build *b) {
         og_diags_error(b->diags, b->spec->src,
                        "no terminal stage: no edge of pipeline '%s' ends at response",
                        b->spec->name);
-        og_diags_hint(b->diags, "add an edge such as {from: STAGE.audio, to: response.audio}");
+        og_diags_hint(b->diags,
+                      "add an edge such as {from: STAGE.audio, to: response.audio}");
     } else if (!kept) {
-        og_diags_error(b->diags, b->spec->src,
-                       "no terminal stage: with this checkpoint no edge of pipeline '%s' that "
-                       "ends at response can be on",
-                       b->spec->name);
+        og_diags_error(
+            b->diags, b->spec->src,
+            "no terminal stage: with this checkpoint no edge of pipeline '%s' that "
+            "ends at response can be on",
+            b->spec->name);
     }
 }
 
@@ -181,33 +181,34 @@ static void require(og__build *b, int i) {
         return;
     }
     if (!o->arch) {
-        og__block(b, s->arch_src, "stage '%s': arch '%s' is not in this build", s->name,
-                  s->arch);
-        og__suggest_arch(b, s->arch);
+        og__plan_block(b, s->arch_src, "stage '%s': arch '%s' is not in this build",
+                       s->name, s->arch);
+        og__plan_suggest_arch(b, s->arch);
     } else if (!o->kind->api) {
-        og__block(b, s->node_src, "stage '%s': node kind '%s' does not run in this build",
-                  s->name, s->node);
+        og__plan_block(b, s->node_src,
+                       "stage '%s': node kind '%s' does not run in this build", s->name,
+                       s->node);
     } else if (!o->arch->impl) {
-        og__block(b, s->arch_src, "stage '%s': arch '%s' does not run in this build",
-                  s->name, s->arch);
+        og__plan_block(b, s->arch_src, "stage '%s': arch '%s' does not run in this build",
+                       s->name, s->arch);
     }
 }
 
 static void require_phases(og__build *b) {
     const og_pipeline *p = b->spec;
     if (p->n_phases > 1) {
-        og__block(b, p->phases[1].src,
-                  "phases: pipeline '%s' has %d of them, this build runs one", p->name,
-                  p->n_phases);
+        og__plan_block(b, p->phases[1].src,
+                       "phases: pipeline '%s' has %d of them, this build runs one",
+                       p->name, p->n_phases);
     } else if (p->n_routes > 1) {
-        og__block(b, p->routes[1].src,
-                  "routes: pipeline '%s' has %d of them, this build runs one", p->name,
-                  p->n_routes);
+        og__plan_block(b, p->routes[1].src,
+                       "routes: pipeline '%s' has %d of them, this build runs one",
+                       p->name, p->n_routes);
     }
     for (int i = 0; i < p->n_routes; i++) {
         if (p->routes[i].next) {
-            og__block(b, p->routes[i].next_src,
-                      "routes: 'next' hooks are not run by this build");
+            og__plan_block(b, p->routes[i].next_src,
+                           "routes: 'next' hooks are not run by this build");
         }
     }
 }
@@ -228,20 +229,20 @@ static void make_stage(og__build *b, int i) {
     p->kind = o->kind ? o->kind->kind : OG_KIND_ENCODER;
     p->folder = o->folder;
     p->tokenizer = s->tokenizer ? s->tokenizer : o->arch ? o->arch->tokenizer : NULL;
-    p->section = og__section(b, i);
+    p->section = og__plan_section(b, i);
     p->with = -1;
     p->on = o->when ? OG_PLAN_PER_REQUEST : OG_PLAN_ON;
     p->when = o->when;
-    p->stage_key = (uint32_t)og__hash_text(OG__HASH_INIT, s->name);
+    p->stage_key = (uint32_t)og__plan_hash_text(OG__HASH_INIT, s->name);
 }
 
 int og__pass_gate(og__build *b) {
     decide(b);
     check_terminal(b);
     require_phases(b);
-    b->stages = og__new(b, (size_t)b->spec->n_stages, sizeof *b->stages);
-    b->ports = og__new(b, (size_t)b->spec->n_stages, sizeof *b->ports);
-    b->edges = og__new(b, (size_t)b->spec->n_edges, sizeof *b->edges);
+    b->stages = og__plan_new(b, (size_t)b->spec->n_stages, sizeof *b->stages);
+    b->ports = og__plan_new(b, (size_t)b->spec->n_stages, sizeof *b->ports);
+    b->edges = og__plan_new(b, (size_t)b->spec->n_edges, sizeof *b->edges);
     if (b->oom) {
         return OG_ENOMEM;
     }

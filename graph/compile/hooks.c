@@ -32,7 +32,8 @@ static bool on_list(const char *const *names, int n, const char *name) {
 
 /* A name that the hook reads and the edge lacks is legal (it is nil); beside one that the
  * edge has and the hook never reads, it is a misspelling. */
-static void check_sources(og__build *b, const og_spec_edge *e, const og__hook_names *names) {
+static void check_sources(og__build *b, const og_spec_edge *e,
+                          const og__hook_names *names) {
     const char *aliases[OG_EDGE_MAX_LANES];
     int n = 0;
     for (; n < e->n_from && n < OG_EDGE_MAX_LANES; n++) {
@@ -45,16 +46,18 @@ static void check_sources(og__build *b, const og_spec_edge *e, const og__hook_na
                 want = on_list(aliases, n, names->reads[k]) ? NULL : names->reads[k];
             }
             if (want) {
-                og_diags_error(b->diags, e->from[i].src,
-                               "hook '%s' reads src.%s, which the edge does not have, and "
-                               "never src.%s, which it has",
-                               e->hook, want, aliases[i]);
+                og_diags_error(
+                    b->diags, e->from[i].src,
+                    "hook '%s' reads src.%s, which the edge does not have, and "
+                    "never src.%s, which it has",
+                    e->hook, want, aliases[i]);
             }
         }
     }
 }
 
-static void check_targets(og__build *b, const og_spec_edge *e, const og__hook_names *names) {
+static void check_targets(og__build *b, const og_spec_edge *e,
+                          const og__hook_names *names) {
     const char *aliases[OG_MAX_PORTS];
     int n = 0;
     for (; n < e->n_to && n < OG_MAX_PORTS; n++) {
@@ -63,8 +66,8 @@ static void check_targets(og__build *b, const og_spec_edge *e, const og__hook_na
     for (int i = 0; i < names->n_emits; i++) {
         if (!on_list(aliases, n, names->emits[i])) {
             og_diags_error(b->diags, e->hook_src,
-                           "hook '%s' emits '%s', which the edge's `to` does not have", e->hook,
-                           names->emits[i]);
+                           "hook '%s' emits '%s', which the edge's `to` does not have",
+                           e->hook, names->emits[i]);
             og_diags_hint(b->diags, "add it: to: {%s: %s.PORT}", names->emits[i],
                           e->to[0].stage >= 0 ? b->spec->stages[e->to[0].stage].name
                                               : "STAGE");
@@ -78,7 +81,7 @@ static void check_names(og__build *b, const og_spec_edge *e) {
     size_t len = 0;
     int rc = load_text(b, e->hook_file, &text, &len);
     if (rc == 0) {
-        rc = og__hook_scan(b->arena, text, len, e->hook_function, &names);
+        rc = og__plan_hook_scan(b->arena, text, len, e->hook_function, &names);
     }
     if (rc == 0 && names.found) {
         check_sources(b, e, &names);
@@ -91,8 +94,8 @@ static void check_names(og__build *b, const og_spec_edge *e) {
 static void check_hook(og__build *b, og_src src, const char *hook, const char *file,
                        const char *function) {
     og_err err = OG_ERR_INIT;
-    if (og_hook_check(b->opts->script_dirs, b->opts->n_script_dirs, file, function, &err) ==
-        0) {
+    if (og_hook_check(b->opts->script_dirs, b->opts->n_script_dirs, file, function,
+                      &err) == 0) {
         return;
     }
     if (err.file[0]) {
@@ -109,7 +112,7 @@ static void check_hook(og__build *b, og_src src, const char *hook, const char *f
 /* ---- environments ---------------------------------------------------------------- */
 
 static const char *const *field_names(og__build *b) {
-    const char **names = og__new(b, (size_t)b->spec->n_request, sizeof *names);
+    const char **names = og__plan_new(b, (size_t)b->spec->n_request, sizeof *names);
     for (int i = 0; names && i < b->spec->n_request; i++) {
         names[i] = b->spec->request[i].name;
     }
@@ -117,7 +120,7 @@ static const char *const *field_names(og__build *b) {
 }
 
 static const og_hook_cfg *configs(og__build *b, int *n) {
-    og_hook_cfg *cfg = og__new(b, (size_t)b->n_stages + 2, sizeof *cfg);
+    og_hook_cfg *cfg = og__plan_new(b, (size_t)b->n_stages + 2, sizeof *cfg);
     *n = 0;
     if (!cfg || !b->model) {
         return cfg;
@@ -151,11 +154,27 @@ static const og_tokenizer *tokenizer_of(og__build *b, const og_plan_stage *s) {
     return t;
 }
 
+/* Names of the map whose stages left the plan. */
+static void fill_absent(og__build *b, const og_plan_edge *e, const og_spec_edge *spec,
+                        og_hook_env *env) {
+    const char **absent = og__plan_new(b, (size_t)spec->n_from + 1, sizeof *absent);
+    for (int i = 0; absent && i < spec->n_from; i++) {
+        bool kept = false;
+        for (int k = 0; k < e->n_from; k++) {
+            kept |= !strcmp(e->from[k].alias, spec->from[i].alias);
+        }
+        if (!kept) {
+            absent[env->n_absent++] = spec->from[i].alias;
+        }
+    }
+    env->absent = absent;
+}
+
 static void fill_env(og__build *b, const og_plan_edge *e, const og_spec_edge *spec,
                      og_hook_env *env) {
     int t = e->to[0].stage;
-    og_hook_port *ports = og__new(b, (size_t)e->n_to, sizeof *ports);
-    const char **sources = og__new(b, (size_t)e->n_from, sizeof *sources);
+    og_hook_port *ports = og__plan_new(b, (size_t)e->n_to, sizeof *ports);
+    const char **sources = og__plan_new(b, (size_t)e->n_from, sizeof *sources);
     if (b->oom) {
         return;
     }
@@ -169,6 +188,7 @@ static void fill_env(og__build *b, const og_plan_edge *e, const og_spec_edge *sp
     env->function = spec->hook_function;
     env->ports = ports, env->n_ports = e->n_to;
     env->sources = sources, env->n_sources = e->n_from;
+    fill_absent(b, e, spec, env);
     env->lanes = e->lanes, env->n_lanes = e->n_lanes;
     env->numbered = e->numbered;
     if (t >= 0) {
@@ -186,7 +206,7 @@ static void make_envs(og__build *b) {
     const char *const *fields = field_names(b);
     for (int i = 0; i < b->n_edges && !b->oom; i++) {
         og_plan_edge *e = &b->edges[i];
-        og_hook_env *env = e->hook ? og__new(b, 1, sizeof *env) : NULL;
+        og_hook_env *env = e->hook ? og__plan_new(b, 1, sizeof *env) : NULL;
         if (!env) {
             continue;
         }

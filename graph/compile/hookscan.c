@@ -124,7 +124,8 @@ static bool keep(og_arena *a, const char **list, int *n, const lex *l) {
 }
 
 static bool option(const lex *l) {
-    return is(l, "lane") || is(l, "fill") || is(l, "limits") || is(l, "drop") || is(l, "mute");
+    return is(l, "lane") || is(l, "fill") || is(l, "limits") || is(l, "drop") ||
+           is(l, "mute");
 }
 
 /* Keys of the table behind ctx:emit, at its own level. */
@@ -170,8 +171,8 @@ static void scan_body(og_arena *a, lex l, og__hook_names *out) {
     }
 }
 
-int og__hook_scan(og_arena *a, const char *text, size_t len, const char *function,
-                  og__hook_names *out) {
+int og__plan_hook_scan(og_arena *a, const char *text, size_t len, const char *function,
+                       og__hook_names *out) {
     memset(out, 0, sizeof *out);
     out->reads = og_arena_alloc(a, MAX_NAMES * sizeof *out->reads);
     out->emits = og_arena_alloc(a, MAX_NAMES * sizeof *out->emits);

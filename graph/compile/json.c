@@ -54,7 +54,8 @@ static json_t *cond_json(const og_cond *c) {
 }
 
 static json_t *src_json(og_src src) {
-    return json_pack("{s:s?,s:i,s:i}", "file", src.file, "line", src.line, "col", src.col);
+    return json_pack("{s:s?,s:i,s:i}", "file", src.file, "line", src.line, "col",
+                     src.col);
 }
 
 static json_t *ints(const int *v, int n) {
@@ -74,13 +75,12 @@ static json_t *texts(const char *const *v, int n) {
 }
 
 static json_t *sampling_json(const og_sampling *s) {
-    json_t *o = json_pack("{s:f,s:f,s:f,s:i,s:f,s:f,s:f,s:i,s:i}", "temperature",
-                          (double)s->temperature, "top_p", (double)s->top_p, "min_p",
-                          (double)s->min_p, "top_k", (int)s->top_k, "repetition_penalty",
-                          (double)s->repetition_penalty, "presence_penalty",
-                          (double)s->presence_penalty, "frequency_penalty",
-                          (double)s->frequency_penalty, "min_tokens", (int)s->min_tokens,
-                          "max_tokens", (int)s->max_tokens);
+    json_t *o = json_pack(
+        "{s:f,s:f,s:f,s:i,s:f,s:f,s:f,s:i,s:i}", "temperature", (double)s->temperature,
+        "top_p", (double)s->top_p, "min_p", (double)s->min_p, "top_k", (int)s->top_k,
+        "repetition_penalty", (double)s->repetition_penalty, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty,
+        "min_tokens", (int)s->min_tokens, "max_tokens", (int)s->max_tokens);
     return put(o, "stop_token_ids", ints(s->stop, s->n_stop));
 }
 
@@ -112,11 +112,11 @@ static json_t *options_json(const og_plan_stage *s) {
 }
 
 static json_t *stage_json(const og_plan *p, const og_plan_stage *s) {
-    json_t *o = json_pack("{s:s,s:i,s:s,s:s,s:s,s:i,s:i,s:i,s:I}", "name", s->name, "id",
-                          s->stage_id, "node", s->kind_name, "arch", s->arch_name, "weights",
-                          s->folder, "max_num_seqs", s->max_num_seqs, "max_model_len",
-                          s->max_model_len, "max_num_batched_tokens",
-                          s->max_num_batched_tokens, "stage_key", (json_int_t)s->stage_key);
+    json_t *o = json_pack(
+        "{s:s,s:i,s:s,s:s,s:s,s:i,s:i,s:i,s:I}", "name", s->name, "id", s->stage_id,
+        "node", s->kind_name, "arch", s->arch_name, "weights", s->folder, "max_num_seqs",
+        s->max_num_seqs, "max_model_len", s->max_model_len, "max_num_batched_tokens",
+        s->max_num_batched_tokens, "stage_key", (json_int_t)s->stage_key);
     o = put(o, "known", json_boolean(s->arch != NULL));
     o = put(o, "when", cond_json(s->when));
     o = put(o, "in", ports_json(s, OG_PORT_IN));
@@ -129,16 +129,16 @@ static json_t *stage_json(const og_plan *p, const og_plan_stage *s) {
     }
     if (s->has_node_plan) {
         o = put(o, "memory",
-                json_pack("{s:I,s:I,s:I}", "weights", (json_int_t)s->node.weight_bytes, "kv",
-                          (json_int_t)s->node.kv_bytes, "state",
+                json_pack("{s:I,s:I,s:I}", "weights", (json_int_t)s->node.weight_bytes,
+                          "kv", (json_int_t)s->node.kv_bytes, "state",
                           (json_int_t)s->node.state_bytes));
     }
     return put(o, "source", src_json(s->src));
 }
 
 static json_t *end_json(const og_plan_end *e) {
-    json_t *o = json_pack("{s:s,s:s?,s:b,s:b}", "port", e->text, "as", e->alias, "optional",
-                          e->optional, "stream", e->stream);
+    json_t *o = json_pack("{s:s,s:s?,s:b,s:b}", "port", e->text, "as", e->alias,
+                          "optional", e->optional, "stream", e->stream);
     return put(o, "type", type_json(&e->type));
 }
 
@@ -151,8 +151,8 @@ static json_t *ends_json(const og_plan_end *e, int n) {
 }
 
 static json_t *edge_json(const og_plan_edge *e) {
-    static const char *const via[] = {NULL, "resample", "detokenize", "resize",
-                                      "split sentence", "split clause"};
+    static const char *const via[] = {NULL,     "resample",       "detokenize",
+                                      "resize", "split sentence", "split clause"};
     json_t *o = json_object();
     o = put(o, "from", ends_json(e->from, e->n_from));
     o = put(o, "to", ends_json(e->to, e->n_to));

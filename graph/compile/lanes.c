@@ -85,6 +85,19 @@ static bool flow_edge(og__build *b, lane_set *sets, og_plan_edge *e) {
     return moved;
 }
 
+/* Where a lane is written, for messages. */
+static og_src lane_src(const og__build *b, const lane_set *set, const char *name) {
+    for (int i = 0; i < b->spec->n_edges; i++) {
+        const og_spec_edge *e = &b->spec->edges[i];
+        for (int k = 0; k < e->n_lanes; k++) {
+            if (strcmp(e->lanes[k].name, name) == 0) {
+                return e->lanes[k].src;
+            }
+        }
+    }
+    return set->maker->src;
+}
+
 static void check_gatherer(og__build *b, const lane_set *set, const og_plan_stage *s) {
     if (!s->arch || !s->arch->lanes || !laned(set)) {
         return;
@@ -102,9 +115,10 @@ static void check_gatherer(og__build *b, const lane_set *set, const og_plan_stag
             ok |= strcmp(names[k], set->names[i]) == 0;
         }
         if (!ok) {
-            og_diags_error(b->diags, set->maker->src,
-                           "stage '%s' (arch '%s') gathers no lane '%s': it has %s", s->name,
-                           s->arch->name, set->names[i], known.data ? known.data : "");
+            og_diags_error(b->diags, lane_src(b, set, set->names[i]),
+                           "stage '%s' (arch '%s') gathers no lane '%s': it has %s",
+                           s->name, s->arch->name, set->names[i],
+                           known.data ? known.data : "");
             og_diags_suggest(b->diags, og_near(set->names[i], names, n));
         }
     }
@@ -119,15 +133,16 @@ static void check_gatherer(og__build *b, const lane_set *set, const og_plan_stag
 static void check_edge(og__build *b, const lane_set *sets, const og_plan_edge *e) {
     int s = laned_source(b, sets, e);
     if (s >= 0 && e->hook) {
-        og_diags_error(b->diags, e->src,
-                       "lanes pass along plain edges only: stage '%s' has lanes, and hook "
-                       "'%s' would take its values",
-                       b->stages[s].name, e->hook);
+        og_diags_error(
+            b->diags, e->src,
+            "lanes pass along plain edges only: stage '%s' has lanes, and hook "
+            "'%s' would take its values",
+            b->stages[s].name, e->hook);
         return;
     }
     if (s >= 0 && e->client && sets[s].numbered && !e->join) {
-        og_diags_error(b->diags, e->src, "numbered lanes reach '%s' and nothing joins them",
-                       e->to[0].text);
+        og_diags_error(b->diags, e->src,
+                       "numbered lanes reach '%s' and nothing joins them", e->to[0].text);
         og_diags_hint(b->diags, "add join: {gap: 0.25} or join: {}");
     }
     if (s < 0 && e->join && e->n_from && e->from[0].stage >= 0 &&
@@ -139,7 +154,7 @@ static void check_edge(og__build *b, const lane_set *sets, const og_plan_edge *e
 }
 
 int og__pass_lanes(og__build *b) {
-    lane_set *sets = og__new(b, (size_t)b->n_stages, sizeof *sets);
+    lane_set *sets = og__plan_new(b, (size_t)b->n_stages, sizeof *sets);
     if (!sets) {
         return OG_ENOMEM;
     }

@@ -43,7 +43,7 @@ static og_tri lookup(void *user, const og_cond *leaf) {
     if (leaf->part) {
         return has_part(v, leaf->part) ? OG_TRUE : OG_FALSE;
     }
-    return og__cond_json(leaf, v);
+    return og__plan_cond_json(leaf, v);
 }
 
 static bool holds(const live *l, const og_cond *c) {
@@ -103,7 +103,8 @@ static void forward(live *l) {
 
 /* ---- backward -------------------------------------------------------------------- */
 
-static bool wanted(const og_plan *p, const og_plan_edge *e, const char *const *want, int n) {
+static bool wanted(const og_plan *p, const og_plan_edge *e, const char *const *want,
+                   int n) {
     if (!want) {
         return true;
     }
@@ -162,7 +163,8 @@ static int check_fed(const live *l, og_err *err) {
             }
             const og_plan_field *f = missing_field(l, &l->p->edges[port->feeder]);
             og_err_set(err, OG_EREJECT, "stage '%s' needs '%s'%s%s", st->name, port->name,
-                       f ? ", which comes of the request's field " : "", f ? f->name : "");
+                       f ? ", which comes of the request's field " : "",
+                       f ? f->name : "");
             og_err_node(err, st->name);
             if (f) {
                 og_err_field(err, f->name);
@@ -190,7 +192,8 @@ static int check_answered(const live *l, og_err *err) {
 }
 
 int og_plan_gate(const og_plan *p, const json_t *request, const char *const *want,
-                 int n_want, unsigned char *stage_on, unsigned char *edge_on, og_err *err) {
+                 int n_want, unsigned char *stage_on, unsigned char *edge_on,
+                 og_err *err) {
     live l = {p, request, stage_on, edge_on};
     memset(stage_on, 0, (size_t)p->n_stages);
     memset(edge_on, 0, (size_t)p->n_edges);

@@ -15,7 +15,8 @@ enum {
     DEFAULT_STREAM_LEN = 65536, /* frames through a vocoder: it keeps a window, not all */
 };
 
-static bool is_set(const og__build *b, const og_plan_stage *s, const char *key, og_src *src) {
+static bool is_set(const og__build *b, const og_plan_stage *s, const char *key,
+                   og_src *src) {
     const og_yaml_node *n = og_overlay_get(b->overlay, s->name, key);
     *src = n ? n->src : s->src;
     return n != NULL;
@@ -96,10 +97,11 @@ static void check_pool(og__build *b, const og_plan_stage *s) {
         return;
     }
     is_set(b, s, "kv_cache_memory_bytes", &src);
-    og_diags_error(b->diags, src,
-                   "stage '%s': a KV pool of %zu bytes is too small for one sequence of %d "
-                   "positions, which takes %zu",
-                   s->name, s->kv_bytes, s->max_model_len, p.kv_bytes);
+    og_diags_error(
+        b->diags, src,
+        "stage '%s': a KV pool of %zu bytes is too small for one sequence of %d "
+        "positions, which takes %zu",
+        s->name, s->kv_bytes, s->max_model_len, p.kv_bytes);
     og_diags_hint(b->diags, "raise kv_cache_memory_bytes or lower max_model_len");
 }
 
@@ -246,11 +248,12 @@ static void totals(og__build *b) {
     if (!limit || host <= limit) {
         return;
     }
-    og__block(b, b->spec->src,
-              "the plan takes %.2f GiB of host memory (weights %.2f, KV %.2f, state %.2f), "
-              "the machine has %.2f",
-              gib(host), gib(p->weight_bytes), gib(p->kv_bytes), gib(p->state_bytes),
-              gib(limit));
+    og__plan_block(
+        b, b->spec->src,
+        "the plan takes %.2f GiB of host memory (weights %.2f, KV %.2f, state %.2f), "
+        "the machine has %.2f",
+        gib(host), gib(p->weight_bytes), gib(p->kv_bytes), gib(p->state_bytes),
+        gib(limit));
     og_diags_hint(b->diags, "lower max_num_seqs or max_model_len, or set "
                             "kv_cache_memory_bytes");
 }

@@ -56,7 +56,9 @@ static int visit(walk *w, int root, int *cycle) {
 /* Kahn's walk by number, so that equal files give equal orders. */
 static void by_number(const walk *w, int *order) {
     int n = 0;
-    memset(w->state, 0, (size_t)w->n);
+    for (int v = 0; v < w->n; v++) {
+        w->state[v] = 0;
+    }
     while (n < w->n) {
         int pick = -1;
         for (int v = 0; v < w->n && pick < 0; v++) {
@@ -71,7 +73,7 @@ static void by_number(const walk *w, int *order) {
     }
 }
 
-int og__topo(int n, int m, const int *from, const int *to, int *order, int *cycle) {
+int og__plan_topo(int n, int m, const int *from, const int *to, int *order, int *cycle) {
     size_t k = (size_t)n + 1;
     walk w = {.n = n, .m = m, .from = from, .to = to};
     int *mem = og_calloc(3 * k, sizeof *mem);

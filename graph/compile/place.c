@@ -32,9 +32,10 @@ static void check_backend(og__build *b, const og_plan_stage *s, const char *back
                        "stage '%s': there is no backend '%s'", s->name, backend);
         og_diags_hint(b->diags, "cpu or cuda");
     } else if (!in_build(backend)) {
-        og__block(b, overlay_src(b, s, "backend"),
-                  "stage '%s': backend '%s' is not in this build%s", s->name, backend,
-                  strcmp(backend, "cuda") == 0 ? " (configure with -DOG_CUDA=ON)" : "");
+        og__plan_block(
+            b, overlay_src(b, s, "backend"),
+            "stage '%s': backend '%s' is not in this build%s", s->name, backend,
+            strcmp(backend, "cuda") == 0 ? " (configure with -DOG_CUDA=ON)" : "");
     }
 }
 
@@ -67,8 +68,8 @@ static int same_place_before(const og_plan_replica *replicas, const int *device,
 
 static int group_of(og__build *b, og_place place, const char *backend, int device,
                     int ordinal) {
-    const char *name = ordinal ? og__text(b, "%s:%d #%d", backend, device, ordinal)
-                               : og__text(b, "%s:%d", backend, device);
+    const char *name = ordinal ? og__plan_text(b, "%s:%d #%d", backend, device, ordinal)
+                               : og__plan_text(b, "%s:%d", backend, device);
     if (!name) {
         return -1;
     }
@@ -101,7 +102,7 @@ static void place_stage(og__build *b, int stage) {
                       "`devices` stay unused",
                       s->name, backend, ids[0]);
     }
-    og_plan_replica *r = og__new(b, (size_t)s->n_replicas, sizeof *r);
+    og_plan_replica *r = og__plan_new(b, (size_t)s->n_replicas, sizeof *r);
     for (int i = 0; r && i < s->n_replicas; i++) {
         device[i] = device_of(b, s, ids, n, i);
         r[i].place.kind = cuda ? OG_PLACE_CUDA : OG_PLACE_HOST;
@@ -124,16 +125,17 @@ static void place_with(og__build *b, int stage) {
         apart = s->replicas[i].group != o->replicas[i].group;
     }
     if (apart) {
-        og__block(b, overlay_src(b, s, "devices"),
-                  "stage '%s' shares its weights with '%s', and the overlay puts them apart: "
-                  "this build runs them together only",
-                  s->name, o->name);
+        og__plan_block(
+            b, overlay_src(b, s, "devices"),
+            "stage '%s' shares its weights with '%s', and the overlay puts them apart: "
+            "this build runs them together only",
+            s->name, o->name);
     }
 }
 
 static void list_stages(og__build *b) {
     for (int g = 0; g < b->n_groups && !b->oom; g++) {
-        int *list = og__new(b, (size_t)b->n_stages, sizeof *list);
+        int *list = og__plan_new(b, (size_t)b->n_stages, sizeof *list);
         int n = 0;
         for (int i = 0; list && i < b->plan->n_order; i++) {
             const og_plan_stage *s = &b->stages[b->plan->order[i]];
@@ -160,9 +162,9 @@ static void take_link(og__build *b, og_plan_edge *e, int from, int to) {
     og_overlay_link link = {0};
     og_overlay_link_of(b->overlay, from, to, &link);
     e->whole |= !link.async_chunk;
-    e->connector = link.connector ? og__text(b, "%s", link.connector) : NULL;
+    e->connector = link.connector ? og__plan_text(b, "%s", link.connector) : NULL;
     if (link.n_chunks > 0) {
-        int *sizes = og__new(b, (size_t)link.n_chunks, sizeof *sizes);
+        int *sizes = og__plan_new(b, (size_t)link.n_chunks, sizeof *sizes);
         if (sizes) {
             memcpy(sizes, link.chunks, (size_t)link.n_chunks * sizeof *sizes);
             e->chunk = sizes;
@@ -197,14 +199,15 @@ static void chunk_edge(og__build *b, og_plan_edge *e) {
         const og_place *p = &b->stages[f->stage].replicas[0].place;
         const og_place *q = &b->stages[to].replicas[0].place;
         if (p->kind != q->kind || p->index != q->index) {
-            e->cast = og__text(b, "copy %s -> %s", p->kind == OG_PLACE_CUDA ? "cuda" : "host",
-                               q->kind == OG_PLACE_CUDA ? "cuda" : "host");
+            e->cast = og__plan_text(b, "copy %s -> %s",
+                                    p->kind == OG_PLACE_CUDA ? "cuda" : "host",
+                                    q->kind == OG_PLACE_CUDA ? "cuda" : "host");
         }
     }
 }
 
 int og__pass_place(og__build *b) {
-    b->groups = og__new(b, (size_t)b->n_stages * MAX_DEVICES, sizeof *b->groups);
+    b->groups = og__plan_new(b, (size_t)b->n_stages * MAX_DEVICES, sizeof *b->groups);
     if (b->oom) {
         return OG_ENOMEM;
     }

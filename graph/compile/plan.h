@@ -51,9 +51,10 @@ typedef struct og_plan_registry {
 } og_plan_registry;
 
 typedef struct og_plan_options {
-    const char *pipeline; /* file or name; NULL: the one whose `match` fits the checkpoint */
-    const char *model;    /* checkpoint folder; NULL: none, `$` values cannot be resolved */
-    const char *deploy;   /* overlay file or name; NULL: none */
+    const char
+        *pipeline;     /* file or name; NULL: the one whose `match` fits the checkpoint */
+    const char *model; /* checkpoint folder; NULL: none, `$` values cannot be resolved */
+    const char *deploy; /* overlay file or name; NULL: none */
     const char *const *pipeline_dirs, *const *script_dirs, *const *deploy_dirs;
     int n_pipeline_dirs, n_script_dirs, n_deploy_dirs;
     const char *const *sets; /* "talker.max_num_seqs=8", "async_chunk=false" */
@@ -69,7 +70,8 @@ typedef struct og_plan_options {
     size_t memory_limit; /* bytes of host memory the plan may take; 0: the machine's */
     og_plan_registry registry;
 } og_plan_options;
-#define OG_PLAN_OPTIONS_INIT {.backend = "cpu"}
+#define OG_PLAN_OPTIONS_INIT                                                             \
+    { .backend = "cpu" }
 
 /* ---- stages --------------------------------------------------------------------- */
 
@@ -79,12 +81,12 @@ typedef struct og_plan_port {
     const char *name;
     int flags; /* OG_PORT_* */
     og_type type;
-    og_dtype dtype;    /* outputs: of one item */
-    int64_t width;     /* outputs: values of one item (groups of a code frame) */
-    size_t item_bytes; /* outputs */
-    int64_t per_item;  /* outputs: items for one input item (1920), 0 where not fixed */
-    int64_t max_items; /* outputs: most that one request can make, 0 when not known */
-    int feeder;        /* inputs: edge that feeds it, -1 */
+    og_dtype dtype;     /* outputs: of one item */
+    int64_t width;      /* outputs: values of one item (groups of a code frame) */
+    size_t item_bytes;  /* outputs */
+    int64_t per_item;   /* outputs: items for one input item (1920), 0 where not fixed */
+    int64_t max_items;  /* outputs: most that one request can make, 0 when not known */
+    int feeder;         /* inputs: edge that feeds it, -1 */
     const int *readers; /* outputs: edges that take it */
     int n_readers;
 } og_plan_port;
@@ -108,85 +110,86 @@ typedef enum og_plan_on { OG_PLAN_ON, OG_PLAN_PER_REQUEST } og_plan_on;
 typedef struct og_plan_stage {
     const char *name;
     og_src src;
-    int spec;             /* index into pipeline->stages */
-    int stage_id;         /* of the deploy schema, -1 */
+    int spec;     /* index into pipeline->stages */
+    int stage_id; /* of the deploy schema, -1 */
     const char *kind_name, *arch_name;
     og_kind kind;
-    const og_arch *arch;        /* NULL only in a plan that is not runnable */
+    const og_arch *arch; /* NULL only in a plan that is not runnable */
     const og_kind_desc *kind_desc;
-    const char *folder;         /* of its weights; "" is the root */
-    const char *tokenizer;      /* folder of its tokenizer, NULL when it has none */
-    const json_t *section;      /* config section that the arch reads; NULL: no checkpoint */
-    int with;                   /* stage whose weights and replica it shares, -1 */
-    og_plan_on on;              /* stages that can never be on are not in the plan */
-    const og_cond *when;        /* PER_REQUEST: what is left to ask */
+    const char *folder;    /* of its weights; "" is the root */
+    const char *tokenizer; /* folder of its tokenizer, NULL when it has none */
+    const json_t *section; /* config section that the arch reads; NULL: no checkpoint */
+    int with;              /* stage whose weights and replica it shares, -1 */
+    og_plan_on on;         /* stages that can never be on are not in the plan */
+    const og_cond *when;   /* PER_REQUEST: what is left to ask */
     const og_plan_port *ports;
     int n_ports;
     const og_plan_replica *replicas;
     int n_replicas;
     int max_num_seqs, max_model_len, max_num_batched_tokens;
-    size_t kv_bytes;            /* bound of the KV pool; 0: max_num_seqs x max_model_len */
-    og_sampling sampling;       /* constraints > overlay > generation_config > defaults */
-    og_sampling head_sampling;  /* of a depth head: the subtalker_* values */
+    size_t kv_bytes;           /* bound of the KV pool; 0: max_num_seqs x max_model_len */
+    og_sampling sampling;      /* constraints > overlay > generation_config > defaults */
+    og_sampling head_sampling; /* of a depth head: the subtalker_* values */
     /* Nobody asked for sampling.max_tokens: admission may lower it so that the prompt fits */
     bool max_tokens_soft;
     const og_option_value *options; /* every option of the arch, checked, with defaults */
     int n_options;
-    og_node_plan node;          /* of one replica; zeros where the arch cannot say */
+    og_node_plan node; /* of one replica; zeros where the arch cannot say */
     bool has_node_plan;
-    uint32_t stage_key;         /* Philox key: hash of the name */
-    uint64_t fingerprint;       /* of its frozen part */
+    uint32_t stage_key;   /* Philox key: hash of the name */
+    uint64_t fingerprint; /* of its frozen part */
 } og_plan_stage;
 
 /* ---- edges ---------------------------------------------------------------------- */
 
 typedef struct og_plan_end {
-    const char *alias;  /* name in a hook edge's map, NULL on a plain edge */
-    const char *text;   /* as written: "talker.codes" */
+    const char *alias; /* name in a hook edge's map, NULL on a plain edge */
+    const char *text;  /* as written: "talker.codes" */
     og_end_kind kind;
-    int stage, port;    /* OG_END_STAGE: port is the arch's index, -1 if the arch is unknown */
-    int field;          /* OG_END_REQUEST: index into fields */
-    const char *part;   /* request.messages.images: "images" */
-    int response;       /* OG_END_RESPONSE: index into responses */
-    bool optional;      /* `?`: may be absent */
-    bool stream;        /* items come bit by bit; else whole */
+    int stage,
+        port;  /* OG_END_STAGE: port is the arch's index, -1 if the arch is unknown */
+    int field; /* OG_END_REQUEST: index into fields */
+    const char *part; /* request.messages.images: "images" */
+    int response;     /* OG_END_RESPONSE: index into responses */
+    bool optional;    /* `?`: may be absent */
+    bool stream;      /* items come bit by bit; else whole */
     og_type type;
     og_src src;
 } og_plan_end;
 
 typedef struct og_plan_edge {
     og_src src;
-    int index, spec;               /* in the plan, in pipeline->edges */
+    int index, spec; /* in the plan, in pipeline->edges */
     const og_plan_end *from, *to;
     int n_from, n_to;
-    const char *hook;              /* "qwen3_tts.prompt", NULL on a plain edge */
-    const og_hook_env *env;        /* what the hook room runs; NULL on a plain edge */
-    bool at_admission;             /* the hook has request sources only */
+    const char *hook;       /* "qwen3_tts.prompt", NULL on a plain edge */
+    const og_hook_env *env; /* what the hook room runs; NULL on a plain edge */
+    bool at_admission;      /* the hook has request sources only */
     bool per_chunk;
     og_via via;
     og_spec_resize resize;
-    int via_rate;                  /* resample: samples per second of the target, 0: free */
-    const char *via_tokenizer;     /* detokenize: folder of the source stage's tokenizer */
-    bool whole;                    /* async_chunk: false: everything as one chunk */
-    const int *chunk;              /* sizes in items of the producer, the last repeats */
-    int n_chunk;                   /* 0: as they come */
-    const char *const *lanes;      /* names, the first is the default; lanes made here */
+    int via_rate;              /* resample: samples per second of the target, 0: free */
+    const char *via_tokenizer; /* detokenize: folder of the source stage's tokenizer */
+    bool whole;                /* async_chunk: false: everything as one chunk */
+    const int *chunk;          /* sizes in items of the producer, the last repeats */
+    int n_chunk;               /* 0: as they come */
+    const char *const *lanes;  /* names, the first is the default; lanes made here */
     int n_lanes;
-    bool numbered;                 /* lanes are numbers, as many as the hook makes */
-    bool carries_lanes;            /* what flows here belongs to lanes made upstream */
+    bool numbered;      /* lanes are numbers, as many as the hook makes */
+    bool carries_lanes; /* what flows here belongs to lanes made upstream */
     bool join;
-    double join_gap;               /* seconds */
-    const og_cond *when;           /* what is left to ask per request; NULL: always */
-    og_type type;                  /* unified, of a plain edge; of a hook edge the target's */
-    og_dtype dtype;                /* of one item of the (first) stage source */
+    double join_gap;     /* seconds */
+    const og_cond *when; /* what is left to ask per request; NULL: always */
+    og_type type;        /* unified, of a plain edge; of a hook edge the target's */
+    og_dtype dtype;      /* of one item of the (first) stage source */
     int64_t width;
     size_t item_bytes;
-    const char *cast;              /* "bf16 -> f32", "host -> cuda:0" as inserted; or NULL */
-    int64_t max_items;             /* most items of one request, 0: not known */
-    size_t budget_bytes;           /* inner edges: what admission reserves of a request */
-    bool client;                   /* ends at a response: the only edges that push back */
-    const char *connector;         /* that the overlay declares for it, or NULL */
-    int phase;                     /* index into pipeline->phases, -1 without phases */
+    const char *cast;      /* "bf16 -> f32", "host -> cuda:0" as inserted; or NULL */
+    int64_t max_items;     /* most items of one request, 0: not known */
+    size_t budget_bytes;   /* inner edges: what admission reserves of a request */
+    bool client;           /* ends at a response: the only edges that push back */
+    const char *connector; /* that the overlay declares for it, or NULL */
+    int phase;             /* index into pipeline->phases, -1 without phases */
 } og_plan_edge;
 
 /* ---- the request ---------------------------------------------------------------- */
@@ -201,7 +204,7 @@ typedef struct og_plan_field {
     int n_one_of;
     bool has_min, has_max, has_step;
     double min, max, step;
-    bool has_area;             /* size computed from picture field area_of */
+    bool has_area; /* size computed from picture field area_of */
     int64_t area, area_step;
     int area_of;
 } og_plan_field;
@@ -210,39 +213,39 @@ typedef struct og_plan_response {
     const char *name; /* "audio", "text", "image", "images", "video" */
     og_src src;
     og_type type;
-    int edge;         /* that feeds it */
-    int rate;         /* samples per second of audio, 0 when not known */
+    int edge; /* that feeds it */
+    int rate; /* samples per second of audio, 0 when not known */
 } og_plan_response;
 
 /* ---- the plan ------------------------------------------------------------------- */
 
 typedef struct og_plan {
-    const char *name;  /* of the pipeline */
+    const char *name; /* of the pipeline */
     const char *file;
-    bool runnable;     /* false: only with OG_PLAN_CHECK_ONLY; `blockers` says why */
+    bool runnable; /* false: only with OG_PLAN_CHECK_ONLY; `blockers` says why */
     const char *const *blockers;
     int n_blockers;
     const og_pipeline *pipeline;
     const og_overlay *overlay;
-    og_model *model;   /* NULL when no checkpoint was given */
+    og_model *model; /* NULL when no checkpoint was given */
     const char *model_dir;
     const og_plan_stage *stages;
     const og_plan_edge *edges;
     const og_plan_field *fields;
     const og_plan_response *responses;
     const og_plan_group *groups;
-    const int *order;  /* stages, producers first */
+    const int *order; /* stages, producers first */
     int n_stages, n_edges, n_fields, n_responses, n_groups, n_order;
     const char *const *script_dirs;
     int n_script_dirs;
     const char *backend;
     int threads;
     bool async_chunk;
-    bool has_seed;     /* a seed that the overlay gives to requests without one */
+    bool has_seed; /* a seed that the overlay gives to requests without one */
     uint64_t seed;
     size_t weight_bytes, kv_bytes, state_bytes; /* of all replicas */
-    size_t edge_bytes;       /* budgets of one request over all inner edges */
-    uint64_t fingerprint;    /* of the frozen part: pipeline, archs, config values used */
+    size_t edge_bytes;    /* budgets of one request over all inner edges */
+    uint64_t fingerprint; /* of the frozen part: pipeline, archs, config values used */
     char fingerprint_hex[17];
     og_arena *arena;
 } og_plan;
@@ -274,8 +277,8 @@ og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, int replica, og_exec *
  * *out is a new object with every present field (json_decref); absent ones are left out.
  * Unknown fields and rounded values are warnings in notes (may be NULL).
  * On failure OG_EREJECT, err->field is the field's name. */
-int og_plan_request_check(const og_plan *p, const json_t *in, json_t **out, og_diags *notes,
-                          og_err *err) OG_MUST_CHECK;
+int og_plan_request_check(const og_plan *p, const json_t *in, json_t **out,
+                          og_diags *notes, og_err *err) OG_MUST_CHECK;
 
 /* What of the plan a (checked) request uses: stage_on[n_stages] and edge_on[n_edges]
  * become 0 or 1. A stage is on when its `when` holds, an input of it is present and

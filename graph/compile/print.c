@@ -113,11 +113,13 @@ static void ends(og_str *out, const og_plan_end *list, int n) {
 }
 
 static void edge_how(og_str *out, const og_plan_edge *e) {
-    static const char *const via[] = {"", "resample", "detokenize", "resize",
-                                      "split sentence", "split clause"};
+    static const char *const via[] = {"",       "resample",       "detokenize",
+                                      "resize", "split sentence", "split clause"};
     if (e->hook) {
         og_str_addf(out, "  hook %s (%s)", e->hook,
-                    e->per_chunk ? "per chunk" : e->at_admission ? "at admission" : "once");
+                    e->per_chunk      ? "per chunk"
+                    : e->at_admission ? "at admission"
+                                      : "once");
     }
     if (e->via != OG_VIA_NONE) {
         og_str_addf(out, "  via %s", via[e->via]);
@@ -193,17 +195,16 @@ static void fields(og_str *out, const og_plan *p) {
 
 static void memory(og_str *out, const og_plan *p) {
     char w[32], k[32], s[32], e[32];
-    og_str_addf(out,
-                "\nmemory: weights %s, KV %s, state %s; %s in flight for one request\n",
-                bytes_text(p->weight_bytes, w, sizeof w), bytes_text(p->kv_bytes, k, sizeof k),
-                bytes_text(p->state_bytes, s, sizeof s),
-                bytes_text(p->edge_bytes, e, sizeof e));
+    og_str_addf(
+        out, "\nmemory: weights %s, KV %s, state %s; %s in flight for one request\n",
+        bytes_text(p->weight_bytes, w, sizeof w), bytes_text(p->kv_bytes, k, sizeof k),
+        bytes_text(p->state_bytes, s, sizeof s), bytes_text(p->edge_bytes, e, sizeof e));
 }
 
 void og_plan_print(const og_plan *p, og_str *out) {
     og_str_addf(out, "pipeline %s  (%s)\n", p->name, p->file);
-    og_str_addf(out, "checkpoint %s\nfingerprint %s\n", p->model_dir ? p->model_dir : "none",
-                p->fingerprint_hex);
+    og_str_addf(out, "checkpoint %s\nfingerprint %s\n",
+                p->model_dir ? p->model_dir : "none", p->fingerprint_hex);
     for (int i = 0; i < p->n_blockers; i++) {
         og_str_addf(out, "not runnable here: %s\n", p->blockers[i]);
     }

@@ -10,20 +10,14 @@ enum { PLACEHOLDER_ITEMS = 4 };
 
 static og_hook_kind kind_of(const og_type *t) {
     switch (t->kind) {
-    case OG_TYPE_TEXT:
-        return OG_HOOK_TEXT;
-    case OG_TYPE_TOKENS:
-        return OG_HOOK_IDS;
-    case OG_TYPE_CODES:
-        return OG_HOOK_CODES;
-    case OG_TYPE_MESSAGES:
-        return OG_HOOK_MESSAGES;
+    case OG_TYPE_TEXT: return OG_HOOK_TEXT;
+    case OG_TYPE_TOKENS: return OG_HOOK_IDS;
+    case OG_TYPE_CODES: return OG_HOOK_CODES;
+    case OG_TYPE_MESSAGES: return OG_HOOK_MESSAGES;
     case OG_TYPE_AUDIO:
     case OG_TYPE_IMAGE:
-    case OG_TYPE_VIDEO:
-        return OG_HOOK_MEDIA;
-    default:
-        return OG_HOOK_VECTOR;
+    case OG_TYPE_VIDEO: return OG_HOOK_MEDIA;
+    default: return OG_HOOK_VECTOR;
     }
 }
 

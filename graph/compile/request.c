@@ -45,7 +45,7 @@ static json_t *no_memory(check *c) {
 
 static const char *json_kind(const json_t *v) {
     static const char *const names[] = {"an object", "a list", "a string", "an integer",
-                                        "a number", "true", "false", "null"};
+                                        "a number",  "true",   "false",    "null"};
     return names[json_typeof(v)];
 }
 
@@ -137,10 +137,12 @@ static json_t *bool_value(check *c, const json_t *v) {
 static double stepped(check *c, double v) {
     const og_plan_field *f = c->field;
     double base = f->has_min ? f->min : 0;
-    double r = f->has_step && f->step > 0 ? base + floor((v - base) / f->step) * f->step : v;
+    double r =
+        f->has_step && f->step > 0 ? base + floor((v - base) / f->step) * f->step : v;
     if (r != v) {
-        og_diags_warn(c->notes, nowhere, "%s: %g was rounded down to %g (step %g from %g)",
-                      f->name, v, r, f->step, base);
+        og_diags_warn(c->notes, nowhere,
+                      "%s: %g was rounded down to %g (step %g from %g)", f->name, v, r,
+                      f->step, base);
     }
     return r;
 }
@@ -177,7 +179,8 @@ static json_t *int_value(check *c, const json_t *v) {
     if (!in_range(c, (double)n)) {
         return NULL;
     }
-    json_t *out = json_integer(c->field->has_step ? (json_int_t)stepped(c, (double)n) : n);
+    json_t *out =
+        json_integer(c->field->has_step ? (json_int_t)stepped(c, (double)n) : n);
     return out ? out : no_memory(c);
 }
 
@@ -200,14 +203,15 @@ static json_t *float_value(check *c, const json_t *v) {
 
 static bool side_ok(check *c, json_int_t *side) {
     if (*side < 1 || *side > MAX_SIDE) {
-        refuse(c, "a side of %" JSON_INTEGER_FORMAT " pixels is out of range (1 to %d)", *side,
-               MAX_SIDE);
+        refuse(c, "a side of %" JSON_INTEGER_FORMAT " pixels is out of range (1 to %d)",
+               *side, MAX_SIDE);
         return false;
     }
     json_int_t step = c->field->has_step ? (json_int_t)c->field->step : 0;
     json_int_t r = step > 0 ? *side / step * step : *side;
     if (r == 0) {
-        refuse(c, "a side of %" JSON_INTEGER_FORMAT " pixels is below the least, %" PRId64,
+        refuse(c,
+               "a side of %" JSON_INTEGER_FORMAT " pixels is below the least, %" PRId64,
                *side, (int64_t)step);
         return false;
     }
@@ -279,20 +283,13 @@ static json_t *messages_value(check *c, const json_t *v) {
 
 static json_t *item_value(check *c, const json_t *v) {
     switch (c->field->type.kind) {
-    case OG_TYPE_TEXT:
-        return text_value(c, v);
-    case OG_TYPE_BOOL:
-        return bool_value(c, v);
-    case OG_TYPE_INT:
-        return int_value(c, v);
-    case OG_TYPE_FLOAT:
-        return float_value(c, v);
-    case OG_TYPE_SIZE:
-        return size_value(c, v);
-    case OG_TYPE_MESSAGES:
-        return messages_value(c, v);
-    default:
-        return media_value(c, v);
+    case OG_TYPE_TEXT: return text_value(c, v);
+    case OG_TYPE_BOOL: return bool_value(c, v);
+    case OG_TYPE_INT: return int_value(c, v);
+    case OG_TYPE_FLOAT: return float_value(c, v);
+    case OG_TYPE_SIZE: return size_value(c, v);
+    case OG_TYPE_MESSAGES: return messages_value(c, v);
+    default: return media_value(c, v);
     }
 }
 
@@ -398,8 +395,8 @@ static void unknown_fields(const og_plan *p, const json_t *in, og_diags *notes) 
     }
 }
 
-int og_plan_request_check(const og_plan *p, const json_t *in, json_t **out, og_diags *notes,
-                          og_err *err) {
+int og_plan_request_check(const og_plan *p, const json_t *in, json_t **out,
+                          og_diags *notes, og_err *err) {
     *out = NULL;
     if (!json_is_object(in)) {
         return og_err_set(err, OG_EREJECT, "a request is an object, not %s",

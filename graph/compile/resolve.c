@@ -23,7 +23,7 @@ static const og_kind_desc *find_kind(const og__build *b, const char *name) {
     return NULL;
 }
 
-void og__suggest_arch(og__build *b, const char *name) {
+void og__plan_suggest_arch(og__build *b, const char *name) {
     const char *names[MAX_NAMES];
     int n = 0;
     for (const og_arch *const *a = b->archs; *a && n < MAX_NAMES; a++) {
@@ -69,9 +69,11 @@ static void resolve_stage(og__build *b, int i) {
     }
     const og_kind_desc *real = kind_of_arch(b, o->arch);
     if (real != o->kind) {
-        og_diags_error(b->diags, s->node_src, "stage '%s': arch '%s' is of node kind '%s', not '%s'",
-                       s->name, s->arch, real ? real->name : "?", s->node);
-        og_diags_hint(b->diags, "write node: %s, or another arch", real ? real->name : "?");
+        og_diags_error(b->diags, s->node_src,
+                       "stage '%s': arch '%s' is of node kind '%s', not '%s'", s->name,
+                       s->arch, real ? real->name : "?", s->node);
+        og_diags_hint(b->diags, "write node: %s, or another arch",
+                      real ? real->name : "?");
     }
 }
 

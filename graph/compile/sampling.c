@@ -30,7 +30,8 @@ static const json_t *gen_value(const source *s, const char *key) {
     return json_is_null(v) ? NULL : v;
 }
 
-static const char *overlay_path(const source *s, const char *key, char *buf, size_t size) {
+static const char *overlay_path(const source *s, const char *key, char *buf,
+                                size_t size) {
     snprintf(buf, size, "%s.%s", s->overlay, key);
     return buf;
 }
@@ -70,10 +71,11 @@ static void common(const source *s, const char *sample_key, og_sampling *o) {
     o->top_p = (float)number(s, "top_p", "top_p", o->top_p);
     o->min_p = (float)number(s, "min_p", "min_p", o->min_p);
     o->top_k = clamp_int(number(s, "top_k", "top_k", o->top_k), 0);
-    o->repetition_penalty =
-        (float)number(s, "repetition_penalty", "repetition_penalty", o->repetition_penalty);
+    o->repetition_penalty = (float)number(s, "repetition_penalty", "repetition_penalty",
+                                          o->repetition_penalty);
     o->presence_penalty = (float)number(s, "presence_penalty", NULL, o->presence_penalty);
-    o->frequency_penalty = (float)number(s, "frequency_penalty", NULL, o->frequency_penalty);
+    o->frequency_penalty =
+        (float)number(s, "frequency_penalty", NULL, o->frequency_penalty);
     /* An overlay that asks for a temperature asks for sampling, whatever the checkpoint's
      * do_sample says. */
     bool sample = truth(s, "do_sample", sample_key, true);
@@ -107,8 +109,8 @@ static void add_stop(og__build *b, og_plan_stage *s, int64_t id, og_src src) {
         }
     }
     if (o->n_stop == OG_MAX_STOP_IDS) {
-        og_diags_error(b->diags, src, "stage '%s': too many stop ids (limit is %d)", s->name,
-                       OG_MAX_STOP_IDS);
+        og_diags_error(b->diags, src, "stage '%s': too many stop ids (limit is %d)",
+                       s->name, OG_MAX_STOP_IDS);
         return;
     }
     o->stop[o->n_stop++] = (int32_t)id;
@@ -122,7 +124,7 @@ static void stop_list(og__build *b, og_plan_stage *s, const og_yaml_node *list) 
     for (int i = 0; i < n; i++) {
         const og_yaml_node *item = list->kind == OG_YAML_SEQ ? list->items[i] : list;
         int64_t id;
-        if (og__spec_int(b, item, s->spec, &id)) {
+        if (og__plan_spec_int(b, item, s->spec, &id)) {
             add_stop(b, s, id, item->src);
         }
     }
@@ -131,19 +133,19 @@ static void stop_list(og__build *b, og_plan_stage *s, const og_yaml_node *list) 
 static void stop_token(og__build *b, og_plan_stage *s, const og_yaml_node *item) {
     const og_tokenizer *t = NULL;
     og_err err = OG_ERR_INIT;
-    const char *text = og__spec_text(b, item, s->spec);
+    const char *text = og__plan_spec_text(b, item, s->spec);
     if (!text || !b->model) {
         return;
     }
     if (og_model_tokenizer(b->model, s->tokenizer ? s->tokenizer : "", &t, &err) < 0) {
-        og_diags_error(b->diags, item->src, "stage '%s': stop_tokens need a tokenizer: %s",
-                       s->name, err.msg);
+        og_diags_error(b->diags, item->src,
+                       "stage '%s': stop_tokens need a tokenizer: %s", s->name, err.msg);
         return;
     }
     int32_t id = og_tokenizer_token_id(t, text);
     if (id < 0) {
-        og_diags_error(b->diags, item->src, "the tokenizer of stage '%s' has no token '%s'",
-                       s->name, text);
+        og_diags_error(b->diags, item->src,
+                       "the tokenizer of stage '%s' has no token '%s'", s->name, text);
         return;
     }
     add_stop(b, s, id, item->src);
@@ -151,8 +153,9 @@ static void stop_token(og__build *b, og_plan_stage *s, const og_yaml_node *item)
 
 static void stops(og__build *b, og_plan_stage *s) {
     const og_spec_stage *spec = &b->spec->stages[s->spec];
-    stop_list(b, s,
-              og_overlay_get(b->overlay, s->name, "default_sampling_params.stop_token_ids"));
+    stop_list(
+        b, s,
+        og_overlay_get(b->overlay, s->name, "default_sampling_params.stop_token_ids"));
     stop_list(b, s, spec->stop_token_ids);
     const og_yaml_node *t = spec->stop_tokens;
     int n = !t ? 0 : t->kind == OG_YAML_SEQ ? t->n : 1;
@@ -166,7 +169,7 @@ static void min_tokens(og__build *b, og_plan_stage *s, const source *src) {
     const og_yaml_node *own = b->spec->stages[s->spec].min_tokens;
     int64_t least = 0;
     s->sampling.min_tokens = clamp_int(number(src, "min_tokens", "min_new_tokens", 0), 0);
-    if (!own || !og__spec_int(b, own, s->spec, &least)) {
+    if (!own || !og__plan_spec_int(b, own, s->spec, &least)) {
         return;
     }
     if (s->sampling.min_tokens >= least) {
@@ -176,7 +179,8 @@ static void min_tokens(og__build *b, og_plan_stage *s, const source *src) {
         const og_yaml_node *n =
             og_overlay_get(b->overlay, s->name, "default_sampling_params.min_tokens");
         og_diags_warn(b->diags, n->src,
-                      "stage '%s': min_tokens stays %" PRId64 ", the pipeline's constraint",
+                      "stage '%s': min_tokens stays %" PRId64
+                      ", the pipeline's constraint",
                       s->name, least);
     }
     s->sampling.min_tokens = clamp_int((double)least, 0);
@@ -185,7 +189,8 @@ static void min_tokens(og__build *b, og_plan_stage *s, const source *src) {
 static void max_tokens(og__build *b, og_plan_stage *s, const source *src) {
     og_sampling *o = &s->sampling;
     s->max_tokens_soft = b->opts->max_tokens <= 0;
-    o->max_tokens = clamp_int(number(src, "max_tokens", "max_new_tokens", o->max_tokens), 1);
+    o->max_tokens =
+        clamp_int(number(src, "max_tokens", "max_new_tokens", o->max_tokens), 1);
     if (b->opts->max_tokens > 0) {
         o->max_tokens = b->opts->max_tokens;
     }
@@ -200,14 +205,15 @@ static void max_tokens(og__build *b, og_plan_stage *s, const source *src) {
 static void check_range(og__build *b, const og_plan_stage *s, const og_sampling *o) {
     if (!(o->temperature >= 0) || !(o->top_p > 0 && o->top_p <= 1) ||
         !(o->min_p >= 0 && o->min_p <= 1) || !(o->repetition_penalty > 0)) {
-        og_diags_error(b->diags, s->src,
-                       "stage '%s': sampling is out of range: temperature %g (>= 0), top_p %g "
-                       "(0 to 1), min_p %g (0 to 1), repetition_penalty %g (> 0)",
-                       s->name, o->temperature, o->top_p, o->min_p, o->repetition_penalty);
+        og_diags_error(
+            b->diags, s->src,
+            "stage '%s': sampling is out of range: temperature %g (>= 0), top_p %g "
+            "(0 to 1), min_p %g (0 to 1), repetition_penalty %g (> 0)",
+            s->name, o->temperature, o->top_p, o->min_p, o->repetition_penalty);
     }
 }
 
-void og__sampling(og__build *b, int stage) {
+void og__plan_sampling(og__build *b, int stage) {
     og_plan_stage *s = &b->stages[stage];
     const og_sampling init = OG_SAMPLING_INIT;
     s->sampling = s->head_sampling = init;

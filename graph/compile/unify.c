@@ -9,16 +9,11 @@
 /* What the dims of a kind are called. */
 static const char *dim_name(og_type_kind kind, int i) {
     switch (kind) {
-    case OG_TYPE_AUDIO:
-        return "rate";
-    case OG_TYPE_CODES:
-        return "number of groups";
-    case OG_TYPE_MEL:
-        return "number of bins";
-    case OG_TYPE_LATENT:
-        return "number of channels";
-    default:
-        return i ? "second width" : "width";
+    case OG_TYPE_AUDIO: return "rate";
+    case OG_TYPE_CODES: return "number of groups";
+    case OG_TYPE_MEL: return "number of bins";
+    case OG_TYPE_LATENT: return "number of channels";
+    default: return i ? "second width" : "width";
     }
 }
 
@@ -43,7 +38,8 @@ static bool dim_unify(const og_dim *a, const og_dim *b, og_dim *out) {
     return a->kind != OG_DIM_CONST || b->kind != OG_DIM_CONST || a->value == b->value;
 }
 
-bool og__type_unify(const og_type *a, const og_type *b, og_type *out, og__type_diff *diff) {
+bool og__plan_type_unify(const og_type *a, const og_type *b, og_type *out,
+                         og__type_diff *diff) {
     *out = *b;
     out->optional = a->optional;
     if (a->kind != b->kind) {
@@ -76,12 +72,13 @@ bool og__type_unify(const og_type *a, const og_type *b, og_type *out, og__type_d
 
 static void resolve_dim(og__build *b, int spec_stage, og_dim *d) {
     const json_t *v;
-    if (d->kind != OG_DIM_NAME || og__cfg_need(b, &d->ref, spec_stage, &v) != OG__CFG_FOUND) {
+    if (d->kind != OG_DIM_NAME ||
+        og__plan_cfg_need(b, &d->ref, spec_stage, &v) != OG__CFG_FOUND) {
         return;
     }
     if (!json_is_integer(v) || json_integer_value(v) < 1) {
-        og_diags_error(b->diags, d->ref.src, "$%s of the checkpoint is not a positive integer",
-                       d->ref.key);
+        og_diags_error(b->diags, d->ref.src,
+                       "$%s of the checkpoint is not a positive integer", d->ref.key);
         return;
     }
     d->kind = OG_DIM_CONST;
@@ -108,7 +105,8 @@ static void take_types(og__build *b, const og_plan_end *ends, int n) {
 }
 
 /* `in:` and `out:` of a stage only assert what the arch declares. */
-static void check_asserts(og__build *b, int stage, const og_spec_port *want, int n, int flag) {
+static void check_asserts(og__build *b, int stage, const og_spec_port *want, int n,
+                          int flag) {
     const og_plan_stage *s = &b->stages[stage];
     for (int i = 0; i < n && s->arch; i++) {
         int port = -1;
@@ -124,14 +122,15 @@ static void check_asserts(og__build *b, int stage, const og_spec_port *want, int
             resolve_dim(b, s->spec, &t.dims[d]);
         }
         if (port < 0) {
-            og_diags_error(b->diags, want[i].src, "arch '%s' has no %s '%s'", s->arch->name,
-                           flag == OG_PORT_IN ? "input" : "output", want[i].name);
-        } else if (!og__type_unify(&b->ports[stage][port].type, &t, &u, &diff)) {
-            og_diags_error(b->diags, want[i].src,
-                           "stage '%s' asserts another type for '%s' than arch '%s' has: the "
-                           "%s differs (%s here, %s there)",
-                           s->name, want[i].name, s->arch->name, diff.field, diff.right,
-                           diff.left);
+            og_diags_error(b->diags, want[i].src, "arch '%s' has no %s '%s'",
+                           s->arch->name, flag == OG_PORT_IN ? "input" : "output",
+                           want[i].name);
+        } else if (!og__plan_type_unify(&b->ports[stage][port].type, &t, &u, &diff)) {
+            og_diags_error(
+                b->diags, want[i].src,
+                "stage '%s' asserts another type for '%s' than arch '%s' has: the "
+                "%s differs (%s here, %s there)",
+                s->name, want[i].name, s->arch->name, diff.field, diff.right, diff.left);
         }
     }
 }
@@ -155,9 +154,10 @@ static const char *fix_for(const og_type *a, const og_type *b, const char *field
     if (strcmp(field, "list") == 0) {
         return "a hook can pick one of a list";
     }
-    return strcmp(field, "kind") == 0 ? "connect ports of one kind, or describe the rows in a "
-                                        "hook"
-                                      : "the two stages are of different checkpoints";
+    return strcmp(field, "kind") == 0
+               ? "connect ports of one kind, or describe the rows in a "
+                 "hook"
+               : "the two stages are of different checkpoints";
 }
 
 static void mismatch(og__build *b, const og_plan_edge *e, const og_plan_end *f,
@@ -165,9 +165,10 @@ static void mismatch(og__build *b, const og_plan_edge *e, const og_plan_end *f,
     og_str left = OG_STR_INIT, right = OG_STR_INIT;
     og_type_print(&f->type, &left);
     og_type_print(&t->type, &right);
-    og_diags_error(b->diags, e->src, "'%s' is %s, '%s' takes %s: the %s differs (%s and %s)",
-                   f->text, left.data ? left.data : "?", t->text,
-                   right.data ? right.data : "?", diff->field, diff->left, diff->right);
+    og_diags_error(b->diags, e->src,
+                   "'%s' is %s, '%s' takes %s: the %s differs (%s and %s)", f->text,
+                   left.data ? left.data : "?", t->text, right.data ? right.data : "?",
+                   diff->field, diff->left, diff->right);
     og_diags_hint(b->diags, "%s", fix_for(&f->type, &t->type, diff->field));
     og_str_free(&left);
     og_str_free(&right);
@@ -191,8 +192,8 @@ static bool convert(og__build *b, const og_plan_edge *e, og_type *t) {
         bool video = e->via == OG_VIA_RESIZE && t->kind == OG_TYPE_VIDEO;
         if (t->kind != table[i].from && !video) {
             og_diags_error(b->diags, e->src, "via: %s takes %s, and '%s' is %s",
-                           table[i].name, og_type_kind_name(table[i].from), e->from[0].text,
-                           og_type_kind_name(t->kind));
+                           table[i].name, og_type_kind_name(table[i].from),
+                           e->from[0].text, og_type_kind_name(t->kind));
             return false;
         }
         t->kind = video ? OG_TYPE_VIDEO : table[i].to;
@@ -204,7 +205,8 @@ static bool convert(og__build *b, const og_plan_edge *e, og_type *t) {
 }
 
 /* A client's recording has any rate: it meets a fixed one only through `via: resample`. */
-static bool rate_unknown(const og_plan_edge *e, const og_plan_end *f, const og_plan_end *t) {
+static bool rate_unknown(const og_plan_edge *e, const og_plan_end *f,
+                         const og_plan_end *t) {
     return f->kind == OG_END_REQUEST && e->via == OG_VIA_NONE &&
            t->type.kind == OG_TYPE_AUDIO && t->type.n_dims &&
            t->type.dims[0].kind != OG_DIM_FREE &&
@@ -230,7 +232,7 @@ static void unify_plain(og__build *b, og_plan_edge *e) {
     }
     if (t->kind == OG_END_RESPONSE && from.kind == t->type.kind) {
         e->type = from; /* a response takes any rate and number */
-    } else if (!og__type_unify(&from, &t->type, &e->type, &diff)) {
+    } else if (!og__plan_type_unify(&from, &t->type, &e->type, &diff)) {
         mismatch(b, e, f, t, &diff);
     } else if (rate_unknown(e, f, t)) {
         og_diags_error(b->diags, e->src,
@@ -263,7 +265,7 @@ static void unify_hook(og__build *b, og_plan_edge *e) {
             const og_plan_end *f = &e->from[i];
             if (known(f) && f->type.kind == t->type.kind && f->kind == OG_END_STAGE &&
                 f->type.list == t->type.list &&
-                !og__type_unify(&f->type, &t->type, &u, &diff)) {
+                !og__plan_type_unify(&f->type, &t->type, &u, &diff)) {
                 mismatch(b, e, f, t, &diff);
             }
         }

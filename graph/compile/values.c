@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const char *type_name(og_option_type t) {
-    static const char *const names[] = {"an integer", "a number", "true or false", "text"};
+    static const char *const names[] = {"an integer", "a number", "true or false",
+                                        "text"};
     return names[t];
 }
 
@@ -29,8 +30,8 @@ static void check_option(og__build *b, const og_plan_stage *s, const og_option_d
         ok = strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
     }
     if (!ok) {
-        og_diags_error(b->diags, src, "stage '%s': option '%s' must be %s, not '%s'", s->name,
-                       d->name, type_name(d->type), text);
+        og_diags_error(b->diags, src, "stage '%s': option '%s' must be %s, not '%s'",
+                       s->name, d->name, type_name(d->type), text);
     } else if ((d->min != 0 || d->max != 0) && d->type <= OG_OPT_FLOAT &&
                (v < d->min || v > d->max)) {
         og_diags_error(b->diags, src, "stage '%s': option '%s' is %s, it may be %g to %g",
@@ -39,11 +40,11 @@ static void check_option(og__build *b, const og_plan_stage *s, const og_option_d
 }
 
 /* Text of an option's value: a scalar, a `$` reference, or a list as "0,1,2". */
-static const char *option_text(og__build *b, const og_option_desc *d, const og_yaml_node *n,
-                               int own) {
+static const char *option_text(og__build *b, const og_option_desc *d,
+                               const og_yaml_node *n, int own) {
     bool v;
     if (n->kind == OG_YAML_SCALAR) {
-        const char *text = og__spec_text(b, n, own);
+        const char *text = og__plan_spec_text(b, n, own);
         bool plain = text == n->text && d->type == OG_OPT_BOOL;
         return plain && og_yaml_bool(n, &v, b->diags) ? (v ? "true" : "false") : text;
     }
@@ -54,7 +55,7 @@ static const char *option_text(og__build *b, const og_option_desc *d, const og_y
     }
     og_str list = OG_STR_INIT;
     for (int i = 0; i < n->n; i++) {
-        const char *item = og__spec_text(b, n->items[i], own);
+        const char *item = og__plan_spec_text(b, n->items[i], own);
         og_str_addf(&list, "%s%s", i ? "," : "", item ? item : "");
     }
     const char *text = og_arena_strdup(b->arena, list.data ? list.data : "");
@@ -83,8 +84,9 @@ static void unknown_option(og__build *b, const og_arch *a, const char *name, og_
     if (best) {
         og_diags_suggest(b->diags, best);
     } else {
-        og_diags_hint(b->diags, n ? "omni-graph inspect arch %s lists its options"
-                                  : "arch %s has no options",
+        og_diags_hint(b->diags,
+                      n ? "omni-graph inspect arch %s lists its options"
+                        : "arch %s has no options",
                       a->name);
     }
 }
@@ -96,9 +98,10 @@ static void check_option_names(og__build *b, const og_arch *a, const og_yaml_nod
         if (!d) {
             unknown_option(b, a, map->pairs[i].key, map->pairs[i].src);
         } else if (overlay && !d->tunable) {
-            og_diags_error(b->diags, map->pairs[i].src,
-                           "option '%s' of arch '%s' is frozen: the overlay cannot change it",
-                           d->name, a->name);
+            og_diags_error(
+                b->diags, map->pairs[i].src,
+                "option '%s' of arch '%s' is frozen: the overlay cannot change it",
+                d->name, a->name);
         }
     }
 }
@@ -115,7 +118,7 @@ static void stage_options(og__build *b, int stage) {
     while (s->arch->options && s->arch->options[n].name) {
         n++;
     }
-    og_option_value *values = og__new(b, (size_t)n, sizeof *values);
+    og_option_value *values = og__plan_new(b, (size_t)n, sizeof *values);
     for (int i = 0; values && i < n; i++) {
         const og_option_desc *d = &s->arch->options[i];
         const og_yaml_node *v = og_yaml_get(over, d->name);
@@ -153,7 +156,7 @@ int og__pass_values(og__build *b) {
     for (int i = 0; i < b->n_stages && !b->oom; i++) {
         stage_options(b, i);
         arch_check(b, &b->stages[i]);
-        og__sampling(b, i);
+        og__plan_sampling(b, i);
     }
     return b->oom || og_diags_oom(b->diags) ? OG_ENOMEM : 0;
 }

@@ -17,7 +17,7 @@ static int count_ports(const og_arch *a) {
 static void make_ports(og__build *b, int stage) {
     og_plan_stage *s = &b->stages[stage];
     s->n_ports = count_ports(s->arch);
-    og_plan_port *ports = og__new(b, (size_t)s->n_ports, sizeof *ports);
+    og_plan_port *ports = og__plan_new(b, (size_t)s->n_ports, sizeof *ports);
     for (int i = 0; ports && i < s->n_ports; i++) {
         const og_port_desc *d = &s->arch->ports[i];
         ports[i].name = d->name;
@@ -89,8 +89,10 @@ static og_type field_type(const og__build *b, const og_spec_end *e) {
     static const struct {
         const char *part;
         og_type_kind kind;
-    } parts[] = {{"images", OG_TYPE_IMAGE}, {"audios", OG_TYPE_AUDIO}, {"videos", OG_TYPE_VIDEO}};
-    og_type list = {.kind = OG_TYPE_KIND_COUNT, .list = true, .optional = true, .src = e->src};
+    } parts[] = {
+        {"images", OG_TYPE_IMAGE}, {"audios", OG_TYPE_AUDIO}, {"videos", OG_TYPE_VIDEO}};
+    og_type list = {
+        .kind = OG_TYPE_KIND_COUNT, .list = true, .optional = true, .src = e->src};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (strcmp(parts[i].part, e->part) == 0) {
             list.kind = parts[i].kind;
@@ -119,9 +121,16 @@ static og_type response_type(const og_spec_end *e) {
 }
 
 static og_plan_end make_end(og__build *b, const og_spec_end *e, int flag) {
-    og_plan_end p = {.alias = e->alias, .text = e->text, .kind = e->kind, .stage = -1,
-                     .port = -1, .field = -1, .response = -1, .optional = e->optional,
-                     .src = e->src, .part = e->part};
+    og_plan_end p = {.alias = e->alias,
+                     .text = e->text,
+                     .kind = e->kind,
+                     .stage = -1,
+                     .port = -1,
+                     .field = -1,
+                     .response = -1,
+                     .optional = e->optional,
+                     .src = e->src,
+                     .part = e->part};
     p.type.kind = OG_TYPE_KIND_COUNT;
     if (e->kind == OG_END_REQUEST) {
         p.field = e->field;
@@ -155,7 +164,8 @@ static void copy_edge(og__build *b, const og_spec_edge *e, og_plan_edge *p) {
     p->join_gap = e->join_gap;
     p->phase = e->phase;
     p->n_lanes = e->n_lanes;
-    const char **lanes = e->n_lanes ? og__new(b, (size_t)e->n_lanes, sizeof *lanes) : NULL;
+    const char **lanes =
+        e->n_lanes ? og__plan_new(b, (size_t)e->n_lanes, sizeof *lanes) : NULL;
     for (int i = 0; lanes && i < e->n_lanes; i++) {
         lanes[i] = e->lanes[i].name;
     }
@@ -165,8 +175,8 @@ static void copy_edge(og__build *b, const og_spec_edge *e, og_plan_edge *p) {
 static void make_edge(og__build *b, int spec_edge) {
     const og_spec_edge *e = &b->spec->edges[spec_edge];
     og_plan_edge *p = &b->edges[b->n_edges];
-    og_plan_end *from = og__new(b, (size_t)e->n_from, sizeof *from);
-    og_plan_end *to = og__new(b, (size_t)e->n_to, sizeof *to);
+    og_plan_end *from = og__plan_new(b, (size_t)e->n_from, sizeof *from);
+    og_plan_end *to = og__plan_new(b, (size_t)e->n_to, sizeof *to);
     if (b->oom) {
         return;
     }
@@ -206,7 +216,7 @@ static void connect(og__build *b, int edge) {
             continue;
         }
         og_plan_port *port = &b->ports[f->stage][f->port];
-        int *readers = og__new(b, (size_t)port->n_readers + 1, sizeof *readers);
+        int *readers = og__plan_new(b, (size_t)port->n_readers + 1, sizeof *readers);
         if (!readers) {
             return;
         }
@@ -219,7 +229,7 @@ static void connect(og__build *b, int edge) {
 }
 
 static void make_responses(og__build *b) {
-    b->responses = og__new(b, (size_t)b->n_edges, sizeof *b->responses);
+    b->responses = og__plan_new(b, (size_t)b->n_edges, sizeof *b->responses);
     for (int i = 0; b->responses && i < b->n_edges; i++) {
         for (int k = 0; k < b->edges[i].n_to; k++) {
             og_plan_end *t = (og_plan_end *)&b->edges[i].to[k];
@@ -253,8 +263,8 @@ static void check_fed(og__build *b) {
             const og_plan_port *p = &b->ports[s][i];
             if ((p->flags & OG_PORT_IN) && !p->type.optional && p->feeder < 0) {
                 og_diags_error(b->diags, st->src,
-                               "stage '%s': input '%s' must be fed and has no edge", st->name,
-                               p->name);
+                               "stage '%s': input '%s' must be fed and has no edge",
+                               st->name, p->name);
                 og_diags_hint(b->diags, "add an edge with to: %s.%s", st->name, p->name);
             }
         }
@@ -265,9 +275,10 @@ static void check_question_marks(og__build *b, const og_spec_edge *e) {
     for (int i = 0; e->hook && i < e->n_from; i++) {
         const og_spec_end *f = &e->from[i];
         og_str why = OG_STR_INIT;
-        if (!f->optional && og__may_be_absent(b, f, &e->to[0], e->phase, &why)) {
-            og_diags_error(b->diags, f->src, "source '%s' may be absent (%s): write '%s?'",
-                           f->text, why.data ? why.data : "", f->text);
+        if (!f->optional && og__plan_may_be_absent(b, f, &e->to[0], e->phase, &why)) {
+            og_diags_error(b->diags, f->src,
+                           "source '%s' may be absent (%s): write '%s?'", f->text,
+                           why.data ? why.data : "", f->text);
         }
         og_str_free(&why);
     }
@@ -282,7 +293,7 @@ static void check_plain(og__build *b, const og_spec_edge *e) {
         return;
     }
     og_str why = OG_STR_INIT;
-    if (og__may_be_absent(b, &e->from[0], t, e->phase, &why)) {
+    if (og__plan_may_be_absent(b, &e->from[0], t, e->phase, &why)) {
         og_diags_error(b->diags, e->src, "'%s' must be fed, but '%s' may be absent (%s)",
                        t->text, e->from[0].text, why.data ? why.data : "");
     }
@@ -331,13 +342,14 @@ static void report_cycle(og__build *b, const int *cycle, int len) {
     }
     og_diags_error(b->diags, closing_edge(b, cycle[len - 1], cycle[len])->src,
                    "the edges form a cycle: %s", text.data ? text.data : "");
-    og_diags_hint(b->diags, "decode and denoise loops are inside a stage; between stages only "
-                            "another phase may go back");
+    og_diags_hint(b->diags,
+                  "decode and denoise loops are inside a stage; between stages only "
+                  "another phase may go back");
     og_str_free(&text);
 }
 
 static void keep_order(og__build *b, const links *l, bool sorted) {
-    int *order = og__new(b, (size_t)b->n_stages, sizeof *order);
+    int *order = og__plan_new(b, (size_t)b->n_stages, sizeof *order);
     int n = 0;
     for (int i = 0; order && i < b->spec->n_stages; i++) {
         int p = b->bs[sorted ? l->order[i] : i].plan;
@@ -354,8 +366,10 @@ static void order_stages(og__build *b) {
     for (int i = 0; i < b->spec->n_edges; i++) {
         ends += b->spec->edges[i].n_from;
     }
-    links l = {og__new(b, (size_t)ends, sizeof(int)), og__new(b, (size_t)ends, sizeof(int)),
-               og__new(b, (size_t)n, sizeof(int)), og__new(b, (size_t)n + 1, sizeof(int)), 0};
+    links l = {og__plan_new(b, (size_t)ends, sizeof(int)),
+               og__plan_new(b, (size_t)ends, sizeof(int)),
+               og__plan_new(b, (size_t)n, sizeof(int)),
+               og__plan_new(b, (size_t)n + 1, sizeof(int)), 0};
     if (b->oom) {
         return;
     }
@@ -363,14 +377,14 @@ static void order_stages(og__build *b) {
     int len = 0;
     for (int ph = 0; ph < phases && len == 0; ph++) {
         add_links(b, &l, b->spec->n_phases ? ph : -1);
-        len = og__topo(n, l.m, l.from, l.to, l.order, l.cycle);
+        len = og__plan_topo(n, l.m, l.from, l.to, l.order, l.cycle);
     }
     if (len > 0) {
         report_cycle(b, l.cycle, len);
     }
     if (len == 0 && phases > 1) { /* over all phases there may be circles */
         add_links(b, &l, -1);
-        len = og__topo(n, l.m, l.from, l.to, l.order, l.cycle);
+        len = og__plan_topo(n, l.m, l.from, l.to, l.order, l.cycle);
     }
     b->oom |= len < 0;
     keep_order(b, &l, len == 0);
