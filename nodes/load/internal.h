@@ -11,7 +11,7 @@
 #include "kernels/tensor.h"
 #include "nodes/load/safetensors.h"
 
-/* og_json_parse that calls a repeated key of the outermost object "duplicate TOP NAME". */
+/* og_json_parse that calls a repeated key of the outermost object "duplicate TOP KEY". */
 json_t *og__json_parse(const char *name, const char *text, size_t len, int max_depth,
                        const char *top, og_err *err);
 
@@ -45,7 +45,7 @@ void og__st_close(og__st_file *f);
 
 /* The binder's door to a set: the entry of a name, or -1. */
 long og__weights_index(const og_weights *w, const char *name);
-/* Create (or find again) a tensor of a dummy set. OG_ESHAPE when the shape has changed. */
+/* Create (or find again) a tensor of a dummy set. OG_ESHAPE for another shape. */
 int og__weights_make(og_weights *w, const char *name, og_dtype dtype, og_ne shape,
                      og_tensor *out, og_err *err);
 og_dtype og__weights_dummy_dtype(const og_weights *w);

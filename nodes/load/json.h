@@ -22,7 +22,7 @@ json_t *og_json_parse(const char *name, const char *text, size_t len, int max_de
                       og_err *err);
 /* Read and parse a file of at most max_bytes. OG_ENOENT when it is not there. */
 json_t *og_json_load(const char *path, size_t max_bytes, int max_depth, og_err *err);
-/* Read a whole file; *text is the caller's (og_free) and has a NUL after its *len bytes. */
+/* Read a whole file; *text is the caller's (og_free), with a NUL after its *len bytes. */
 int og_file_read(const char *path, size_t max_bytes, char **text, size_t *len,
                  og_err *err) OG_MUST_CHECK;
 

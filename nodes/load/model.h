@@ -46,13 +46,13 @@ void og_model_close(og_model *m); /* one owner less; NULL is fine */
 const char *og_model_dir(const og_model *m);
 int og_model_is_dummy(const og_model *m);
 
-/* config.json of a folder (or scheduler_config.json where a folder has only that), or the
- * object at a dotted path inside ("talker_config", "talker_config.code_predictor_config").
+/* config.json of a folder (of a subfolder also scheduler_config.json or
+ * preprocessor_config.json, where it has no other), or the object at a dotted path inside ("talker_config.code_predictor_config").
  * NULL with the reason in err when absent or malformed; err may be NULL. */
 const json_t *og_model_config(og_model *m, const char *folder, const char *section,
                               og_err *err);
-/* generation_config.json of the root; NULL when there is none. A malformed one has already
- * failed og_model_open. */
+/* generation_config.json of the root; NULL when there is none. A malformed one fails
+ * og_model_open. */
 const json_t *og_model_generation_config(const og_model *m);
 /* model_index.json of the root (diffusers layout), NULL when there is none. */
 const json_t *og_model_index(const og_model *m);
@@ -69,11 +69,11 @@ int og_model_tokenizer(og_model *m, const char *folder, const og_tokenizer **out
  * where there are any. */
 int og_model_fingerprint(og_model *m, uint64_t *out, og_err *err) OG_MUST_CHECK;
 
-/* Typed reads of a config. key may be a dotted path; give it from the root of the file, so
- * that messages name it fully. A missing (or null) key and a wrong type are OG_EFORMAT, a
- * value outside min..max OG_ELIMIT; err->field is the key. cfg NULL counts as missing.
- * The _or forms take a default for a missing or null key. */
-const json_t *og_cfg_find(const json_t *cfg, const char *key); /* NULL when absent or null */
+/* Typed reads of a config. key may be a dotted path; give it from the root of the file,
+ * so that messages name it fully. A missing (or null) key and a wrong type are OG_EFORMAT,
+ * a value outside min..max is OG_ELIMIT; err->field is the key. cfg NULL counts as
+ * missing. The _or forms take a default for a missing or null key. */
+const json_t *og_cfg_find(const json_t *cfg, const char *key); /* NULL if absent, null */
 int og_cfg_int(const json_t *cfg, const char *key, int *v, int64_t min, int64_t max,
                og_err *err) OG_MUST_CHECK;
 int og_cfg_int_or(const json_t *cfg, const char *key, int *v, int def, int64_t min,

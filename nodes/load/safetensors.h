@@ -7,7 +7,7 @@
  * views live as long as the set. A file that somebody truncates while it is mapped kills
  * the process (SIGBUS), as with any mapping: checkpoints are replaced by rename.
  *
- * A dummy set has no files: whoever binds a tensor creates it, from the seed and its name.
+ * A dummy set has no files: who binds a tensor creates it, from the seed and its name.
  *
  *     og_weights *w = NULL;
  *     if (og_weights_open(dir, &w, err) < 0) return err->code;
@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 /* Limits on what a header may ask for. They stand in the messages. */
-#define OG_ST_MAX_HEADER (100u * 1000u * 1000u) /* bytes of JSON, as in the format's text */
+#define OG_ST_MAX_HEADER (100u * 1000u * 1000u) /* bytes of JSON; the format's own */
 #define OG_ST_MAX_DEPTH 8                       /* nesting of that JSON; 3 is in use */
 #define OG_ST_MAX_TENSORS (1u << 20)
 #define OG_ST_MAX_NAME 1024
@@ -71,8 +71,8 @@ const char *og_weights_metadata(const og_weights *w, const char *key);
 /* Things that are odd but harmless, for the log: a tensor that no index entry names. */
 size_t og_weights_warnings(const og_weights *w);
 const char *og_weights_warning(const og_weights *w, size_t i);
-/* Hash over names, dtypes, shapes, offsets, file sizes and a few samples of the bytes; of a
- * dummy set over its seed and dtype. */
+/* Hash over names, dtypes, shapes, offsets, file sizes and a few samples of the bytes; of
+ * a dummy set over its seed and dtype. */
 uint64_t og_weights_fingerprint(const og_weights *w);
 /* Read the files into memory now rather than at the first touch. Best effort. */
 void og_weights_populate(const og_weights *w);
@@ -110,8 +110,8 @@ typedef struct og_bind og_bind;
 og_bind *og_bind_create(og_weights *w, const char *prefix);
 
 /* Bind prefix + formatted name: *out becomes the view, or rank 0 after a fault, which is
- * recorded. The dtype must be F32, F16 or BF16. Returns 0, or the fault's code for callers
- * that want to stop early; nobody has to look. */
+ * recorded. The dtype must be F32, F16 or BF16. Returns 0, or the fault's code for those
+ * who want to stop early; nobody has to look. */
 int og_bind_get(og_bind *b, og_tensor *out, og_ne shape, const char *fmt, ...)
     OG_PRINTF(4, 5);
 /* The same where absence is legal (*out has rank 0 then). A dummy set creates it: ask the
@@ -129,7 +129,7 @@ void og_bind_ignore(og_bind *b, const char *fmt, ...) OG_PRINTF(2, 3);
 /* 0 when all was found. Else OG_EFORMAT and one message with every missing, mis-shaped
  * and mistyped tensor, as far as it fits, then "and N more". */
 int og_bind_finish(og_bind *b, og_err *err) OG_MUST_CHECK;
-/* After finish: tensors below the prefix that nobody asked for. A warning, not an error. */
+/* After finish: tensors below the prefix that nobody asked for; a warning, no error. */
 size_t og_bind_extra_count(const og_bind *b);
 const char *og_bind_extra(const og_bind *b, size_t i);
 /* One line about them with the first few names, "" when there are none. */

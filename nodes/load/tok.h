@@ -1,6 +1,6 @@
 /* Inside of the tokenizer: its parts, each in a file of its own.
  *
- *   text --added tokens--> segments --normalise--> --added tokens--> --split--> words --bpe--> ids
+ *   text -> added tokens -> normalise -> added tokens -> split -> words -> BPE -> ids
  */
 #ifndef OG_LOAD_TOK_H
 #define OG_LOAD_TOK_H
@@ -17,7 +17,7 @@
 #include "nodes/load/tokenizer.h"
 
 /* What GPT-2's class and any ByteLevel pre-tokeniser split with. */
-#define OG__GPT2_PATTERN                                                                  \
+#define OG__GPT2_PATTERN                                                                 \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* One token. bytes is what it decodes to; text is its spelling in the files. */
@@ -51,7 +51,7 @@ typedef struct og__strmap {
         const char *s;
         uint32_t len;
         int32_t id; /* -1: free */
-    } *slots;
+    } * slots;
     size_t cap, n;
 } og__strmap;
 int og__strmap_put(og__strmap *m, const char *s, size_t len, int32_t id);
@@ -62,7 +62,7 @@ typedef struct og__pairmap {
     struct og__pairslot {
         uint64_t key;
         int32_t rank, id; /* rank -1: free */
-    } *slots;
+    } * slots;
     size_t cap, n;
 } og__pairmap;
 
@@ -77,19 +77,19 @@ typedef enum og__norm_kind {
 
 typedef struct og__norm {
     og__norm_kind kind;
-    int compat, compose;         /* UNICODE */
-    const char *from, *to;       /* PREPEND: to; REPLACE: both */
+    int compat, compose;   /* UNICODE */
+    const char *from, *to; /* PREPEND: to; REPLACE: both */
     size_t from_len, to_len;
-    int left, right;             /* STRIP */
-    pcre2_code *re;              /* REPLACE_REGEX */
+    int left, right; /* STRIP */
+    pcre2_code *re;  /* REPLACE_REGEX */
 } og__norm;
 
 /* What becomes of the matches that cut a text. */
-#define OG__SPLIT_LIST(X)                              \
-    X(OG__REMOVED, "Removed")                          \
-    X(OG__ISOLATED, "Isolated")                        \
-    X(OG__MERGED_WITH_PREVIOUS, "MergedWithPrevious")  \
-    X(OG__MERGED_WITH_NEXT, "MergedWithNext")          \
+#define OG__SPLIT_LIST(X)                                                                \
+    X(OG__REMOVED, "Removed")                                                            \
+    X(OG__ISOLATED, "Isolated")                                                          \
+    X(OG__MERGED_WITH_PREVIOUS, "MergedWithPrevious")                                    \
+    X(OG__MERGED_WITH_NEXT, "MergedWithNext")                                            \
     X(OG__CONTIGUOUS, "Contiguous")
 #define OG__SPLIT_ENUM(name, text) name,
 typedef enum og__behavior { OG__SPLIT_LIST(OG__SPLIT_ENUM) OG__SPLIT_COUNT } og__behavior;
@@ -107,7 +107,7 @@ typedef struct og__trie {
         int32_t child, sibling; /* 0: none (node 0 is the root) */
         int32_t added;          /* index of the added token that ends here, -1 */
         unsigned char byte;
-    } *nodes;
+    } * nodes;
     int32_t n, cap;
 } og__trie;
 
@@ -170,20 +170,20 @@ int og__tok_finish(og_tokenizer *t, const char *name, og_err *err);
 typedef struct og__bpe {
     struct og__symbol {
         int32_t prev, next, id;
-    } *symbols;
+    } * symbols;
     struct og__merge {
         int32_t rank, at, id;
-    } *heap;
+    } * heap;
     size_t cap_symbols, cap_heap, n_heap;
 } og__bpe;
-int og__bpe_word(const og_tokenizer *t, og__bpe *b, const char *text, size_t len, og__ids *out,
-                 og_err *err);
+int og__bpe_word(const og_tokenizer *t, og__bpe *b, const char *text, size_t len,
+                 og__ids *out, og_err *err);
 void og__bpe_free(og__bpe *b);
 void og__alphabet_init(og_tokenizer *t);
 
 /* tok_text.c */
-/* One character of s[0..n): its length and code point; 0 when incomplete; minus the length
- * of the maximal bad run when it is not UTF-8. */
+/* One character of s[0..n): its length and code point; 0 when incomplete; minus the
+ * length of the maximal bad run when it is not UTF-8. */
 int og__utf8(const unsigned char *s, size_t n, int32_t *c);
 int og__utf8_check(const char *text, size_t len, og_err *err);
 int og__is_space(int32_t c);
@@ -197,7 +197,8 @@ int og__pattern(og_tokenizer *t, const char *name, const char *pattern, int is_r
                 pcre2_code **re, og_err *err);
 /* Next match at or after from: 1 with *at and *end, 0 none, < 0 error. */
 int og__match(const og_tokenizer *t, const pcre2_code *re, pcre2_match_data *md,
-              const char *text, size_t len, size_t from, size_t *at, size_t *end, og_err *err);
+              const char *text, size_t len, size_t from, size_t *at, size_t *end,
+              og_err *err);
 /* Cut text into words. */
 int og__split_text(const og_tokenizer *t, const char *text, size_t len, og__spans *words,
                    og_err *err);
@@ -206,15 +207,18 @@ int og__split_text(const og_tokenizer *t, const char *text, size_t len, og__span
 int og__added_put(og_tokenizer *t, const char *name, const og__added *a, og_err *err);
 int og__added_finish(og_tokenizer *t, og_err *err);
 /* Next added token at or after from, with what it strips: 1, or 0 when there is none. */
-int og__added_find(const og_tokenizer *t, const og__trie *trie, const char *text, size_t len,
-                   size_t from, size_t *at, size_t *end, int32_t *id);
+int og__added_find(const og_tokenizer *t, const og__trie *trie, const char *text,
+                   size_t len, size_t from, size_t *at, size_t *end, int32_t *id);
 
 /* tok_json.c, tok_files.c */
 int og__tok_load_json(og_tokenizer *t, const char *name, json_t *root, og_err *err);
-int og__tok_load_added(og_tokenizer *t, const char *name, const json_t *list, og_err *err);
+int og__tok_load_added(og_tokenizer *t, const char *name, const json_t *list,
+                       og_err *err);
+/* tok_vocab.c: a vocab.json, {"token": id, ...}. */
+int og__tok_load_vocab(og_tokenizer *t, const char *path, og_err *err);
 int og__tok_load_dir(og_tokenizer *t, const char *dir, og_err *err);
 int og__tok_push_norm(og_tokenizer *t, const og__norm *n, og_err *err);
-int og__tok_push_split(og_tokenizer *t, const char *name, const char *pattern, int is_regex,
-                       og__behavior behavior, int invert, og_err *err);
+int og__tok_push_split(og_tokenizer *t, const char *name, const char *pattern,
+                       int is_regex, og__behavior behavior, int invert, og_err *err);
 
 #endif

@@ -86,8 +86,8 @@ static const struct og__pairslot *find_pair(const og__pairmap *m, int32_t left,
     return s->rank < 0 ? NULL : s;
 }
 
-/* The byte-level alphabet (GPT-2): printable bytes of Latin-1 are themselves, the other 68
- * take the characters from U+0100 on, in order. */
+/* The byte-level alphabet (GPT-2): printable bytes of Latin-1 are themselves, the other
+ * 68 take the characters from U+0100 on, in order. */
 static int is_plain(int byte) {
     return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte != 0xad);
 }

@@ -34,20 +34,6 @@ static int load_json(og_tokenizer *t, const char *dir, const char *name, json_t 
     return og_err_set(err, OG_EFORMAT, "%s: not a JSON object", path);
 }
 
-static int load_vocab(og_tokenizer *t, const json_t *vocab, og_err *err) {
-    const char *token;
-    json_t *v;
-    json_object_foreach((json_t *)vocab, token, v) {
-        json_int_t id = json_integer_value(v);
-        if (!json_is_integer(v) || id < 0 || id >= OG_TOK_MAX_ID)
-            return og_err_set(err, OG_EFORMAT,
-                              "vocab.json: token '%.100s' has no legal id", token);
-        int rc = og__tok_add_token(t, token, (int32_t)id, err);
-        if (rc < 0) return rc;
-    }
-    return 0;
-}
-
 static int load_merges(og_tokenizer *t, const char *path, og_err *err) {
     char *text, *line, *rest;
     size_t len;
@@ -101,16 +87,14 @@ static int use_class(og_tokenizer *t, const json_t *config, og_err *err) {
 
 static int load_parts(og_tokenizer *t, const char *dir, const json_t *config,
                       og_err *err) {
-    json_t *vocab;
-    int rc = load_json(t, dir, "vocab.json", &vocab, err);
-    if (rc < 0) return rc;
-    if (!vocab)
-        return og_err_set(err, OG_ENOENT, "%s: no tokenizer.json, no vocab.json", dir);
+    const char *vocab = file_in(t, dir, "vocab.json", err);
     const char *merges = file_in(t, dir, "merges.txt", err);
-    rc = merges ? use_class(t, config, err) : OG_ENOMEM;
-    if (rc == 0) rc = load_vocab(t, vocab, err);
+    if (!vocab || !merges) return OG_ENOMEM;
+    if (access(vocab, F_OK) < 0)
+        return og_err_set(err, OG_ENOENT, "%s: no tokenizer.json, no vocab.json", dir);
+    int rc = use_class(t, config, err);
+    if (rc == 0) rc = og__tok_load_vocab(t, vocab, err);
     if (rc == 0) rc = load_merges(t, merges, err);
-    json_decref(vocab);
     return rc;
 }
 

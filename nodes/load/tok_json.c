@@ -130,7 +130,7 @@ static int behavior_of(const char *name, const json_t *j, og__behavior *b, og_er
 static int load_split(og_tokenizer *t, const char *name, const json_t *j, og_err *err) {
     const json_t *pattern = json_object_get(j, "pattern");
     const char *regex = json_string_value(json_object_get(pattern, "Regex"));
-    og__behavior b;
+    og__behavior b = 0;
     int rc = behavior_of(name, j, &b, err);
     if (rc < 0) return rc;
     return og__tok_push_split(t, name, regex ? regex : str(pattern, "String"),

@@ -29,7 +29,7 @@ extern "C" {
 #define OG_TOK_MAX_FILE (256u << 20) /* bytes of any one file */
 #define OG_TOK_MAX_DEPTH 64          /* nesting of its JSON */
 #define OG_TOK_MAX_ID (1 << 24)
-#define OG_TOK_MAX_TEXT (64u << 20) /* bytes of one text */
+#define OG_TOK_MAX_TEXT (16u << 20) /* bytes of one text */
 #define OG_TOK_MAX_PATTERN 16384    /* bytes of one regular expression */
 #define OG_TOK_MAX_STEPS 32         /* normalisers, and pre-tokenisers, in one file */
 
@@ -51,8 +51,8 @@ void og_tokenizer_close(og_tokenizer *t); /* one owner less; NULL is fine */
  * before or after. *ids is the caller's (og_free), also when *n is 0. OG_EINVAL for text
  * that is not UTF-8 (with the byte offset), OG_ELIMIT for one that is too long or a
  * pattern that runs away. */
-int og_tokenizer_encode(const og_tokenizer *t, const char *text, size_t len, int32_t **ids,
-                        size_t *n, og_err *err) OG_MUST_CHECK;
+int og_tokenizer_encode(const og_tokenizer *t, const char *text, size_t len,
+                        int32_t **ids, size_t *n, og_err *err) OG_MUST_CHECK;
 /* The same, but added tokens in the text are plain characters. */
 int og_tokenizer_encode_plain(const og_tokenizer *t, const char *text, size_t len,
                               int32_t **ids, size_t *n, og_err *err) OG_MUST_CHECK;

@@ -4,7 +4,7 @@
  * than one channel. On the way to 16 bits: x * 32767, rounded to nearest (half to even),
  * clipped to -32768..32767, NaN becomes 0. An object belongs to one thread at a time.
  *
- *     og_audio_out *o = NULL;                              // a file: all of it or nothing
+ *     og_audio_out *o = NULL;                           // a file: all of it or nothing
  *     if (og_audio_create("out.wav", OG_AUDIO_WAV, 24000, 1, &o, err) < 0) ...
  *     rc = og_audio_write(o, samples, n, err);             // as often as wanted
  *     rc = og_audio_commit(o, err);                        // or og_audio_abort(o)
@@ -58,14 +58,15 @@ typedef struct og_audio_out og_audio_out;
 typedef int og_audio_sink(void *ctx, const void *bytes, size_t n);
 
 /* A file. It is written under a temporary name in the same folder; commit gives it its
- * name (replacing what was there), with true sizes in the header. */
+ * name (replacing what was there), with true sizes in the header. A path that is a device
+ * or a pipe is OG_EIO: stream to those. */
 int og_audio_create(const char *path, og_audio_format f, int rate, int channels,
                     og_audio_out **out, og_err *err) OG_MUST_CHECK;
 /* A stream to a sink, length unknown: a WAV header comes once, at the first byte, with
  * sizes of 0xffffffff; FLAC leaves its total open. */
 int og_audio_stream(og_audio_format f, int rate, int channels, og_audio_sink *sink,
                     void *ctx, og_audio_out **out, og_err *err) OG_MUST_CHECK;
-/* frames * channels samples. After a failure only abort (or commit, which fails) helps. */
+/* frames * channels samples. After a failure only abort, or commit, which fails. */
 int og_audio_write(og_audio_out *o, const float *samples, size_t frames,
                    og_err *err) OG_MUST_CHECK;
 /* Finish and free o, also on failure (a file is then not there, and the old one kept).
@@ -92,8 +93,9 @@ typedef struct og_audio {
     int source_rate, source_channels; /* as found in the file */
 } og_audio;
 
-/* Read any file or memory that libsndfile knows (wav, flac, ogg, opus, mp3, aiff), average
- * its channels, and resample to rate (0 keeps its own). */
+/* Read any file or memory that libsndfile knows (wav, flac, ogg, opus, mp3, aiff),
+ * average its channels, and resample to rate (0 keeps its own). OG_EFORMAT for what is no
+ * audio or holds no samples. */
 int og_audio_read(const char *path, int rate, og_audio *out, og_err *err) OG_MUST_CHECK;
 int og_audio_decode(const void *bytes, size_t len, int rate, og_audio *out,
                     og_err *err) OG_MUST_CHECK;

@@ -1,5 +1,5 @@
-/* A file that appears whole or not at all: written under a temporary name in the folder of
- * its path, then renamed. */
+/* A file that appears whole or not at all: written under a temporary name in the folder
+ * of its path, then renamed. */
 #ifndef OG_MEDIA_FILE_H
 #define OG_MEDIA_FILE_H
 

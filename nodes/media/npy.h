@@ -24,19 +24,20 @@ extern "C" {
 
 typedef struct og_npy_out og_npy_out;
 
-/* A file of rows; the shape of a row is rank (0..5) and ne. dtypes that NumPy lacks (BF16,
- * F8) are OG_EUNSUPPORTED: widen them first. */
+/* A file of rows; the shape of a row is rank (0..5) and ne. dtypes that NumPy lacks
+ * (BF16, F8) are OG_EUNSUPPORTED: widen them first. */
 int og_npy_create(const char *path, og_dtype dtype, int rank, const int64_t *ne,
                   og_npy_out **out, og_err *err) OG_MUST_CHECK;
 /* rows * bytes of a row, from host memory of any alignment. */
-int og_npy_append(og_npy_out *o, const void *data, int64_t rows, og_err *err) OG_MUST_CHECK;
+int og_npy_append(og_npy_out *o, const void *data, int64_t rows,
+                  og_err *err) OG_MUST_CHECK;
 /* Write the final shape, give the file its name, free o (also on failure). */
 int og_npy_commit(og_npy_out *o, og_err *err) OG_MUST_CHECK;
 void og_npy_abort(og_npy_out *o); /* NULL is fine */
 
-/* Read a file: t is a dense tensor over memory that t->data points to and the caller frees
- * with og_free. Big-endian, Fortran-order and object arrays are OG_EUNSUPPORTED. A scalar
- * comes as rank 1 of one element. */
+/* Read a file: t is a dense tensor, whose data the caller frees with og_free. Big-endian,
+ * Fortran-order and object arrays are OG_EUNSUPPORTED. A scalar comes as rank 1 of one
+ * element. */
 int og_npy_read(const char *path, og_tensor *t, og_err *err) OG_MUST_CHECK;
 
 #ifdef __cplusplus

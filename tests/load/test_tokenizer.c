@@ -560,6 +560,71 @@ static void test_bad_files(void **state) {
     og_tokenizer_close(t);
 }
 
+static char temp[256];
+
+static void write_text(const char *name, const char *text) {
+    char path[600];
+    snprintf(path, sizeof path, "%s/%s", temp, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void expect_bad_vocab(const char *vocab, const char *word) {
+    og_err err = OG_ERR_INIT;
+    og_tokenizer *t = NULL;
+    write_text("vocab.json", vocab);
+    assert_int_equal(og_tokenizer_open(temp, &t, &err), OG_EFORMAT);
+    assert_null(t);
+    if (!strstr(err.msg, word)) fail_msg("'%s' lacks '%s'", err.msg, word);
+}
+
+static void test_vocab_and_merges(void **state) {
+    (void)state;
+    og_err err = OG_ERR_INIT;
+    og_tokenizer *t;
+    write_text("merges.txt", "#version: 0.2\r\n\\ \\\r\n");
+    write_text("vocab.json", "{}");
+    assert_int_equal(og_tokenizer_open(temp, &t, &err), OG_EFORMAT);
+    assert_non_null(strstr(err.msg, "merges.txt:2: '\\ \\'"));
+    write_text(
+        "vocab.json",
+        " {\"a\" : 0,\n\"\\\\\":1, \"\\\\\\u005C\":2,\"\\ud83d\\ude00\":3,\"\\u00E9\":7}\n");
+    og_err_clear(&err);
+    if (og_tokenizer_open(temp, &t, &err) < 0) fail_msg("%s", err.msg);
+    expect_ids(t, "a\\\\", "0 2");
+    assert_int_equal(og_tokenizer_token_id(t, "\xf0\x9f\x98\x80"), 3);
+    assert_int_equal(og_tokenizer_token_id(t, "\xc3\xa9"), 7);
+    assert_int_equal(og_tokenizer_size(t), 8);
+    assert_null(og_tokenizer_token(t, 5));
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(og_tokenizer_encode(t, "b", 1, &ids, &n, NULL), OG_EINVAL);
+    og_tokenizer_close(t);
+    expect_bad_vocab("", "not an object");
+    expect_bad_vocab("{\"a\":0", "missing");
+    expect_bad_vocab("{\"a\":0,}", "a token is missing");
+    expect_bad_vocab("{\"a\" 0}", "colon");
+    expect_bad_vocab("{\"a\":-1}", "no legal id");
+    expect_bad_vocab("{\"a\":99999999999999999999}", "no legal id");
+    expect_bad_vocab("{\"a\":\"b\"}", "no legal id");
+    expect_bad_vocab("{\"a\":0,\n\"a\":1}", "vocab.json:2: duplicate token a");
+    expect_bad_vocab("{\"a\":0,\"b\":0}", "same id 0");
+    expect_bad_vocab("{\"a", "without end");
+    expect_bad_vocab("{\"a\nb\":0}", "escape");
+    expect_bad_vocab("{\"\\u0000\":0}", "escape");
+    expect_bad_vocab("{\"\\ud800\":0}", "escape");
+    expect_bad_vocab("{\"\\udc00\":0}", "escape");
+    expect_bad_vocab("{\"\\u12\":0}", "escape");
+    expect_bad_vocab("{\"\xff\":0}", "UTF-8");
+    expect_bad_vocab("{} x", "behind the end");
+    write_text("tokenizer_config.json", "{\"tokenizer_class\":\"LlamaTokenizer\"}");
+    og_err_clear(&err);
+    assert_int_equal(og_tokenizer_open(temp, &t, &err), OG_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "LlamaTokenizer"));
+}
+
 #define THREADS 4
 
 static void *encode_often(void *arg) {
@@ -661,6 +726,19 @@ static void test_random_mutations(void **state) {
     og_free(json);
 }
 
+static int make_dir(void **state) {
+    (void)state;
+    snprintf(temp, sizeof temp, "%s/tok-XXXXXX", OG_BINARY_DIR);
+    return mkdtemp(temp) ? 0 : -1;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    char command[300];
+    snprintf(command, sizeof command, "rm -rf '%s'", temp);
+    return system(command);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference_ids_tiny),
@@ -679,9 +757,10 @@ int main(void) {
         cmocka_unit_test(test_byte_fallback),
         cmocka_unit_test(test_metaspace_and_unknown),
         cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_vocab_and_merges),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_random_mutations),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

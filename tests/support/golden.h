@@ -65,13 +65,15 @@ GOLDEN_UNUSED static float golden_f32(const og_weights *w, const char *name, int
     return golden_f32_at(&t, i);
 }
 
-GOLDEN_UNUSED static int64_t golden_i64(const og_weights *w, const char *name, int64_t i) {
+GOLDEN_UNUSED static int64_t golden_i64(const og_weights *w, const char *name,
+                                        int64_t i) {
     og_tensor t = golden_get(w, name);
     return golden_i64_at(&t, i);
 }
 
 /* Largest |a - b| over the first n values of an F32 array; infinite after any NaN. */
-GOLDEN_UNUSED static double golden_max_diff(const og_tensor *t, const float *x, int64_t n) {
+GOLDEN_UNUSED static double golden_max_diff(const og_tensor *t, const float *x,
+                                            int64_t n) {
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
         double d = fabs((double)golden_f32_at(t, i) - (double)x[i]);
