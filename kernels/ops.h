@@ -64,6 +64,11 @@ const char *const *og_device_backends(void);
 /* Device memory of long life (weights, KV, states): zeroed, aligned to 64. */
 OG_MUST_CHECK int og_device_alloc(og_device *dev, size_t bytes, void **out, og_err *err);
 void og_device_free(og_device *dev, void *p);
+/* Copy host bytes to the device or back and wait for it: loading and tests, never a step. */
+OG_MUST_CHECK int og_device_upload(og_device *dev, void *dst, const void *src, size_t bytes,
+                                   og_err *err);
+OG_MUST_CHECK int og_device_download(og_device *dev, void *dst, const void *src, size_t bytes,
+                                     og_err *err);
 
 typedef enum og_exec_mode { OG_MEASURE, OG_RUN, OG_CAPTURE } og_exec_mode;
 

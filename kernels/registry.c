@@ -86,3 +86,16 @@ int og_device_alloc(og_device *dev, size_t bytes, void **out, og_err *err) {
 void og_device_free(og_device *dev, void *p) {
     if (p) dev->be->free(dev, p);
 }
+
+int og_device_upload(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err) {
+    if (dev->be->upload) return dev->be->upload(dev, dst, src, bytes, err);
+    memcpy(dst, src, bytes);
+    return 0;
+}
+
+int og_device_download(og_device *dev, void *dst, const void *src, size_t bytes,
+                       og_err *err) {
+    if (dev->be->download) return dev->be->download(dev, dst, src, bytes, err);
+    memcpy(dst, src, bytes);
+    return 0;
+}

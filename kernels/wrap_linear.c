@@ -32,9 +32,9 @@ static int check_epilogue(og_exec *ex, const char *op, const og_epilogue *epi,
     return 0;
 }
 
-/* n weights over one input of `rows` rows and width k. */
-static int check_outputs(og_exec *ex, const char *op, int n, const og_tensor *y, int64_t rows,
-                         int64_t k, const og_tensor *w, const og_tensor *bias,
+/* n weights over one input x of `rows` rows and width k. */
+static int check_outputs(og_exec *ex, const char *op, int n, const og_tensor *y,
+                         const og_tensor *x, int64_t rows, int64_t k, const og_tensor *w, const og_tensor *bias,
                          const og_epilogue *epi) {
     og__mat m;
     if (n < 1) return og__fail(ex, OG_EINVAL, "%s: %d weights", op, n);
@@ -44,6 +44,8 @@ static int check_outputs(og_exec *ex, const char *op, int n, const og_tensor *y,
         int64_t width = w[i].ne[0];
         if (y[i].dtype != OG_F32 || !og__mat_as(&y[i], width, &m) || m.rows != rows)
             return og__eshape(ex, op, "y must be f32 [R, N]", "y", &y[i], "w", &w[i], NULL);
+        if (y[i].data && y[i].data == x->data)
+            return og__fail(ex, OG_EINVAL, "%s: y must not be x", op);
         if (bias && og_tensor_present(&bias[i]) && !og__is_vector(&bias[i], width))
             return og__eshape(ex, op, "bias must be [N]", "bias", &bias[i], "w", &w[i], NULL);
         OG__CHECK(check_epilogue(ex, op, epi, &y[i], rows, width));
@@ -63,7 +65,7 @@ int og_op_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const og_
                  const og_tensor *bias, const og_epilogue *epi) {
     og__mat m;
     OG__CHECK(check_input(ex, "linear", x, w, &m));
-    OG__CHECK(check_outputs(ex, "linear", n, y, m.rows, m.cols, w, bias, epi));
+    OG__CHECK(check_outputs(ex, "linear", n, y, x, m.rows, m.cols, w, bias, epi));
     if (!m.rows) return 0;
     size_t mark = og_exec_mark(ex);
     int rc = ex->dev->be->linear(ex, n, y, x, w, bias, epi);
@@ -79,7 +81,7 @@ int og_op_norm_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
     OG__CHECK(og__usable(ex, "norm_linear", "norm", norm, NULL));
     if (!og__is_vector(norm, m.cols))
         return og__eshape(ex, "norm_linear", "norm must be [K]", "norm", norm, "x", x, NULL);
-    OG__CHECK(check_outputs(ex, "norm_linear", n, y, m.rows, m.cols, w, bias, NULL));
+    OG__CHECK(check_outputs(ex, "norm_linear", n, y, x, m.rows, m.cols, w, bias, NULL));
     if (!m.rows) return 0;
     size_t mark = og_exec_mark(ex);
     int rc = ex->dev->be->norm_linear
@@ -98,8 +100,8 @@ int og_op_glu_linear(og_exec *ex, og_tensor *y, const og_tensor *x, const og_ten
         return og__eshape(ex, "glu_linear", "norm must be [K]", "norm", norm, "x", x, NULL);
     if ((unsigned)act > OG_ACT_EXP)
         return og__fail(ex, OG_EINVAL, "glu_linear: there is no activation %d", (int)act);
-    OG__CHECK(check_outputs(ex, "glu_linear", 1, y, m.rows, m.cols, gate, NULL, NULL));
-    OG__CHECK(check_outputs(ex, "glu_linear", 1, y, m.rows, m.cols, up, NULL, NULL));
+    OG__CHECK(check_outputs(ex, "glu_linear", 1, y, x, m.rows, m.cols, gate, NULL, NULL));
+    OG__CHECK(check_outputs(ex, "glu_linear", 1, y, x, m.rows, m.cols, up, NULL, NULL));
     if (!m.rows) return 0;
     size_t mark = og_exec_mark(ex);
     int rc = ex->dev->be->glu_linear
