@@ -58,6 +58,41 @@ void og_diags_source(og_diags *d, const char *name, const char *text, size_t len
     d->sources = s;
 }
 
+/* Length of the UTF-8 character at p, 0 when it is not one. */
+static size_t utf8_len(const unsigned char *p, size_t left) {
+    size_t n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (p[0] > 0xf4 || n > left) return 0;
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) return 0;
+    }
+    bool surrogate = n == 3 && p[0] == 0xed && p[1] > 0x9f;
+    bool low = (n == 3 && p[0] == 0xe0 && p[1] < 0xa0) || (n == 4 && p[0] == 0xf0 && p[1] < 0x90);
+    return surrogate || low || (n == 4 && p[0] == 0xf4 && p[1] > 0x8f) ? 0 : n;
+}
+
+/* Append at most max characters of text that may be anything: what is no UTF-8 becomes
+ * `?`, control characters become blanks, so that a hostile file cannot steer a terminal. */
+static void add_clean(og_str *out, const char *text, size_t len, int max) {
+    for (size_t i = 0; i < len && max > 0; max--) {
+        const unsigned char *p = (const unsigned char *)text + i;
+        size_t n = utf8_len(p, len - i);
+        if (!n) og_str_add(out, "?");
+        else if (*p < 0x20 || *p == 0x7f) og_str_add(out, " ");
+        else og_str_addn(out, text + i, n);
+        i += n ? n : 1;
+    }
+}
+
+/* The same into the arena. NULL: out of memory. */
+static const char *clean_copy(og_diags *d, const char *text) {
+    og_str s = OG_STR_INIT;
+    og_str_add(&s, "");
+    add_clean(&s, text, strlen(text), MSG_MAX);
+    const char *out = s.oom || !s.data ? NULL : og_arena_strdup(d->arena, s.data);
+    og_str_free(&s);
+    return out;
+}
+
 static const char *own_file(og_diags *d, const char *file) {
     const source *s = find_source(d, file);
     if (s) return s->name;
@@ -96,7 +131,7 @@ static void add(og_diags *d, og_severity severity, og_src src, const char *fmt,
     d->warnings += warning;
     if (repeated(d, severity, src, msg)) return;
     bool full = d->n == OG_DIAGS_MAX;
-    const char *text = full ? NULL : og_arena_strdup(d->arena, msg);
+    const char *text = full ? NULL : clean_copy(d, msg);
     const char *file = text && src.file ? own_file(d, src.file) : NULL;
     if (!text || (src.file && !file)) {
         d->oom |= !full;
@@ -137,7 +172,7 @@ void og_diags_hint(og_diags *d, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(msg, sizeof msg, fmt, ap);
     va_end(ap);
-    const char *hint = og_arena_strdup(d->arena, msg);
+    const char *hint = clean_copy(d, msg);
     if (hint) d->list[d->open].hint = hint;
 }
 
@@ -191,21 +226,10 @@ static const char *line_of(const source *s, int line, size_t *len) {
     return p;
 }
 
-static bool continues(unsigned char c) {
-    return (c & 0xc0) == 0x80;
-}
-
-/* Append a line and a caret below column col, counted in characters. Control characters
- * become blanks, so that a hostile file cannot steer the terminal. */
+/* Append a line and a caret below column col, counted in characters. */
 static void print_line(const char *line, size_t len, int col, og_str *out) {
     og_str_add(out, "  ");
-    int shown = 0;
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)line[i];
-        if (!continues(c) && shown++ >= LINE_MAX_SHOWN) break;
-        char safe = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-        og_str_addn(out, &safe, 1);
-    }
+    add_clean(out, line, len, LINE_MAX_SHOWN);
     og_str_add(out, "\n");
     if (col < 1 || col > LINE_MAX_SHOWN + 1) return;
     og_str_addf(out, "  %*s^\n", col - 1, "");

@@ -167,7 +167,14 @@ static bool word_in(const char *words, const char *text) {
 static void check_words(const og_key *key, const og_yaml_node *v, og_diags *diags) {
     if (word_in(key->words, v->text)) return;
     og_diags_error(diags, v->src, "'%s' cannot be '%.60s'", key->name, v->text);
-    og_diags_hint(diags, "one of: %s", key->words);
+    char words[256];
+    size_t n = 0;
+    for (const char *p = key->words; *p && n + 3 < sizeof words; p++) {
+        words[n++] = *p == '|' ? ',' : *p;
+        if (*p == '|') words[n++] = ' ';
+    }
+    words[n] = 0;
+    og_diags_hint(diags, "one of: %s", words);
 }
 
 static void check_scalar(const og_key *key, const og_yaml_node *v, og_diags *diags) {
