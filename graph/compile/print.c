@@ -106,7 +106,7 @@ static void stage(og_str *out, const og_plan *p, const og_plan_stage *s) {
 
 static void ends(og_str *out, const og_plan_end *list, int n) {
     for (int i = 0; i < n; i++) {
-        og_str_addf(out, "%s%s%s ", i ? ", " : "", list[i].text,
+        og_str_addf(out, "%s%s%s: ", i ? ", " : "", list[i].text,
                     list[i].optional ? "?" : "");
         type_text(out, &list[i].type);
     }
@@ -154,11 +154,8 @@ static void edge(og_str *out, const og_plan_edge *e) {
     char buf[32];
     og_str_add(out, "  ");
     ends(out, e->from, e->n_from);
-    og_str_add(out, "-> ");
+    og_str_add(out, " -> ");
     ends(out, e->to, e->n_to);
-    if (out->len && out->data[out->len - 1] == ' ') {
-        out->data[--out->len] = 0;
-    }
     edge_how(out, e);
     if (e->when) {
         cond_text(out, e->when);

@@ -196,7 +196,7 @@ static void test_print_json_explain(void **state) {
     og_str s = OG_STR_INIT;
     og_plan_print(p, &s);
     assert_non_null(strstr(s.data, "pipeline qwen3_tts"));
-    assert_non_null(strstr(s.data, "talker.codes codes[16]"));
+    assert_non_null(strstr(s.data, "talker.codes: codes[16]"));
     assert_non_null(strstr(s.data, "chunks 1,2,4,8,12"));
     assert_non_null(strstr(s.data, "hook qwen3_tts.prompt (at admission)"));
     og_str_free(&s);
