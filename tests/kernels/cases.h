@@ -14,7 +14,7 @@
 
 #include "kernels/ops.h"
 
-#define CASE_BLOCKS 128
+#define CASE_BLOCKS 512
 #define CASE_OUTPUTS 32
 
 typedef struct case_env {
