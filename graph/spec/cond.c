@@ -110,7 +110,7 @@ static const og_cond *expected(parser *p, const char *what) {
 }
 
 static const og_cond *no_memory(parser *p) {
-    og_diags_error(p->diags, p->src, "out of memory");
+    og_diags_no_memory(p->diags);
     return NULL;
 }
 

@@ -180,6 +180,12 @@ void og_diags_suggest(og_diags *d, const char *best) {
     if (best) og_diags_hint(d, "did you mean '%s'?", best);
 }
 
+void og_diags_no_memory(og_diags *d) {
+    if (!d) return;
+    d->errors++;
+    d->oom = 1;
+}
+
 int og_diags_errors(const og_diags *d) {
     return d->errors;
 }
@@ -259,6 +265,7 @@ void og_diags_print_one(const og_diags *d, int i, og_str *out) {
 
 void og_diags_print(const og_diags *d, og_str *out) {
     for (int i = 0; i < d->n; i++) og_diags_print_one(d, i, out);
+    if (d->oom) og_str_add(out, "error: out of memory\n");
     int errors = d->lost_errors, warnings = d->lost_warnings;
     if (errors || warnings) {
         og_str_addf(out,

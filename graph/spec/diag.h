@@ -60,11 +60,14 @@ void og_diags_hint(og_diags *d, const char *fmt, ...) OG_PRINTF(2, 3);
 /* A hint "did you mean 'best'?"; nothing when best is NULL. */
 void og_diags_suggest(og_diags *d, const char *best);
 
+/* Report that memory ran out: an error without a place. */
+void og_diags_no_memory(og_diags *d);
+
 /* Numbers so far: repeats, messages over the limit and those that found no memory count
  * too, so a growing number is the sign that something failed. */
 int og_diags_errors(const og_diags *d);
 int og_diags_warnings(const og_diags *d);
-/* Whether memory ran out while something was added. */
+/* Whether memory ran out, while something was added or as reported. */
 int og_diags_oom(const og_diags *d);
 
 /* The messages kept, in the order they were added. */

@@ -71,7 +71,7 @@ static bool cfg_ref_n(const char *text, size_t len, og_src src, bool bare, og_ar
     out->key = og_arena_strndup(a, key, len - (size_t)(key - text));
     if (dot) out->scope = og_arena_strndup(a, text + 1, (size_t)(dot - text) - 1);
     if (out->key && (!dot || out->scope)) return true;
-    og_diags_error(diags, src, "out of memory");
+    og_diags_no_memory(diags);
     return false;
 }
 
