@@ -55,7 +55,8 @@ static void accepts(const og_plan *p, const char *body, const char *want) {
     free(got);
 }
 
-static void refuses(const og_plan *p, const char *body, const char *field, const char *text) {
+static void refuses(const og_plan *p, const char *body, const char *field,
+                    const char *text) {
     og_err err = OG_ERR_INIT;
     char *got = check(p, body, NULL, &err);
     if (got || err.code != OG_EREJECT || strcmp(err.field, field) != 0 ||
@@ -148,7 +149,8 @@ static void test_numbers_and_sizes_b059(void **state) {
     }
     og_diags *notes = og_diags_create();
     og_err err = OG_ERR_INIT;
-    char *got = check(p, "{\"prompt\":\"a\",\"size\":\"1000X520\",\"n\":2.0}", notes, &err);
+    char *got =
+        check(p, "{\"prompt\":\"a\",\"size\":\"1000X520\",\"n\":2.0}", notes, &err);
     assert_non_null(strstr(got, "\"size\":{\"height\":512,\"width\":992}"));
     assert_non_null(strstr(got, "\"n\":2"));
     assert_int_equal(og_diags_warnings(notes), 2);
@@ -161,8 +163,9 @@ static void test_zero_is_a_value_b058(void **state) {
     (void)state;
     og_plan *p = plan_of("wan2_2_i2v", NULL);
     og_err err = OG_ERR_INIT;
-    char *got = check(p, "{\"prompt\":\"a\",\"image\":\"x.png\",\"seed\":0,"
-                         "\"guidance_scale\":0,\"num_frames\":12}",
+    char *got = check(p,
+                      "{\"prompt\":\"a\",\"image\":\"x.png\",\"seed\":0,"
+                      "\"guidance_scale\":0,\"num_frames\":12}",
                       NULL, &err);
     assert_non_null(got);
     assert_non_null(strstr(got, "\"seed\":0"));
@@ -231,8 +234,9 @@ static void test_pictures_turn_vision_on(void **state) {
     og_plan *p = plan_of("qwen3_omni", NULL);
     unsigned char on[16], edges[16];
     og_err err = OG_ERR_INIT;
-    const char *body = "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"},"
-                       "{\"type\":\"text\",\"text\":\"hi\"}]}]}";
+    const char *body =
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"},"
+        "{\"type\":\"text\",\"text\":\"hi\"}]}]}";
     assert_int_equal(gate(p, body, NULL, 0, on, edges, &err), 0);
     assert_true(stage_on(p, on, "vision"));
     assert_false(stage_on(p, on, "audio_enc"));

@@ -12,8 +12,8 @@
 
 #define TINY OG_SOURCE_DIR "/tests/data/qwen3_tts/tiny-a"
 
-static const char *const nine[] = {"bagel",     "cosyvoice3",      "dialogue",
-                                   "higgs_v3",  "qwen3_omni",      "qwen3_tts",
+static const char *const nine[] = {"bagel",      "cosyvoice3",      "dialogue",
+                                   "higgs_v3",   "qwen3_omni",      "qwen3_tts",
                                    "qwen_image", "qwen_image_edit", "wan2_2_i2v"};
 
 static void show(const og_diags *d, const char *what) {

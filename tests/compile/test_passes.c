@@ -92,22 +92,24 @@ static bool listed(const char **names, int n, const char *name) {
 
 static void test_hook_scan(void **state) {
     (void)state;
-    const char *text = "local M = {}\n"
-                       "function M.other(ctx, src) return src.no end\n"
-                       "-- src.comment  ctx:emit{bad = 1}\n"
-                       "function M.f(ctx, src)\n"
-                       "  local s = \"src.string\" .. 'src.q\\'uote' --[==[ src.long ]] ]==]\n"
-                       "  if src.a == src.b then ctx:emit{codes = f{inner = 1}, mute = true} end\n"
-                       "  ctx:emit({prompt = x == y, fill = p, [k] = 2, lane = 1})\n"
-                       "  for i = 1, 2 do local g = function() return src.c end end\n"
-                       "end\n"
-                       "function M.g(ctx, src) return src.no end\n";
+    const char *text =
+        "local M = {}\n"
+        "function M.other(ctx, src) return src.no end\n"
+        "-- src.comment  ctx:emit{bad = 1}\n"
+        "function M.f(ctx, src)\n"
+        "  local s = \"src.string\" .. 'src.q\\'uote' --[==[ src.long ]] ]==]\n"
+        "  if src.a == src.b then ctx:emit{codes = f{inner = 1}, mute = true} end\n"
+        "  ctx:emit({prompt = x == y, fill = p, [k] = 2, lane = 1})\n"
+        "  for i = 1, 2 do local g = function() return src.c end end\n"
+        "end\n"
+        "function M.g(ctx, src) return src.no end\n";
     og_arena *a = og_arena_create();
     og__hook_names n;
     assert_int_equal(og__plan_hook_scan(a, text, strlen(text), "f", &n), 0);
     assert_true(n.found);
     assert_int_equal(n.n_reads, 3);
-    assert_true(listed(n.reads, 3, "a") && listed(n.reads, 3, "b") && listed(n.reads, 3, "c"));
+    assert_true(listed(n.reads, 3, "a") && listed(n.reads, 3, "b") &&
+                listed(n.reads, 3, "c"));
     assert_int_equal(n.n_emits, 2);
     assert_true(listed(n.emits, 2, "codes") && listed(n.emits, 2, "prompt"));
     assert_int_equal(og__plan_hook_scan(a, text, strlen(text), "none", &n), 0);
@@ -157,7 +159,8 @@ static void test_gate_without_a_checkpoint(void **state) {
 static void test_gate_with_a_checkpoint(void **state) {
     (void)state;
     opened t;
-    open_build(&t, "qwen3_tts", OG_SOURCE_DIR "/tests/data/qwen3_tts/tiny-a/custom_voice");
+    open_build(&t, "qwen3_tts",
+               OG_SOURCE_DIR "/tests/data/qwen3_tts/tiny-a/custom_voice");
     assert_int_equal(t.b.n_stages, 2);
     assert_true(stage(&t, "speaker")->dropped);
     assert_true(stage(&t, "ref_codec")->dropped);
