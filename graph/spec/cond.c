@@ -93,12 +93,14 @@ static bool is_word(const parser *p, const char *word) {
 }
 
 static bool is_grammar_word(const parser *p) {
-    return is_word(p, "not") || is_word(p, "and") || is_word(p, "or") || is_word(p, "has");
+    return is_word(p, "not") || is_word(p, "and") || is_word(p, "or") ||
+           is_word(p, "has");
 }
 
 static const og_cond *expected(parser *p, const char *what) {
     if (p->tok == TOK_END) {
-        og_diags_error(p->diags, here(p), "expected %s at the end of the condition", what);
+        og_diags_error(p->diags, here(p), "expected %s at the end of the condition",
+                       what);
     } else {
         og_diags_error(p->diags, here(p), "expected %s, not '%.*s'", what,
                        (int)(p->len < 60 ? p->len : 60), p->text + p->start);
@@ -231,8 +233,8 @@ const og_cond *og_cond_parse(const char *text, og_src src, og_arena *a, og_diags
     return c;
 }
 
-/* Evaluation. A chain of `and` leans to the left and may be as long as the text allows, so
- * the walk is bounded by COND_MAX_TEXT. */
+/* Evaluation. A chain of `and` leans to the left and may be as long as the text allows,
+ * so the walk is bounded by COND_MAX_TEXT. */
 
 static og_tri not3(og_tri v) {
     return v == OG_UNKNOWN ? OG_UNKNOWN : v == OG_TRUE ? OG_FALSE : OG_TRUE;
@@ -281,7 +283,8 @@ const og_cond *og_cond_reduce(const og_cond *c, og_cond_lookup lookup, void *use
     return out.left == c->left && out.right == c->right ? c : copy(out, a);
 }
 
-void og_cond_leaves(const og_cond *c, void (*visit)(void *, const og_cond *), void *user) {
+void og_cond_leaves(const og_cond *c, void (*visit)(void *, const og_cond *),
+                    void *user) {
     if (c->op == OG_COND_CONST) return;
     if (c->op >= OG_COND_TRUTH) {
         visit(user, c);
@@ -326,9 +329,7 @@ static void print_in(const og_cond *c, og_cond_op outer, og_str *out) {
     bool brackets = c->op < outer;
     if (brackets) og_str_add(out, "(");
     switch (c->op) {
-    case OG_COND_CONST:
-        og_str_add(out, c->value == OG_TRUE ? "true" : "false");
-        break;
+    case OG_COND_CONST: og_str_add(out, c->value == OG_TRUE ? "true" : "false"); break;
     case OG_COND_NOT:
         og_str_add(out, "not ");
         print_in(c->left, OG_COND_NOT, out);
@@ -384,8 +385,8 @@ og_tri og_cond_test_node(const og_cond *leaf, const og_yaml_node *node) {
     if (node->kind == OG_YAML_SCALAR) return og_cond_test_text(leaf, node->text);
     if (leaf->op == OG_COND_TRUTH) return tri(node->n > 0);
     for (int i = 0; leaf->op == OG_COND_HAS && i < node->n; i++) {
-        const char *word = node->kind == OG_YAML_MAP ? node->pairs[i].key
-                                                     : node->items[i]->text;
+        const char *word =
+            node->kind == OG_YAML_MAP ? node->pairs[i].key : node->items[i]->text;
         if (text_equal(word, leaf->word)) return OG_TRUE;
     }
     return OG_FALSE;

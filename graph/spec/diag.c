@@ -66,19 +66,24 @@ static size_t utf8_len(const unsigned char *p, size_t left) {
         if ((p[i] & 0xc0) != 0x80) return 0;
     }
     bool surrogate = n == 3 && p[0] == 0xed && p[1] > 0x9f;
-    bool low = (n == 3 && p[0] == 0xe0 && p[1] < 0xa0) || (n == 4 && p[0] == 0xf0 && p[1] < 0x90);
+    bool low = (n == 3 && p[0] == 0xe0 && p[1] < 0xa0) ||
+               (n == 4 && p[0] == 0xf0 && p[1] < 0x90);
     return surrogate || low || (n == 4 && p[0] == 0xf4 && p[1] > 0x8f) ? 0 : n;
 }
 
 /* Append at most max characters of text that may be anything: what is no UTF-8 becomes
- * `?`, control characters become blanks, so that a hostile file cannot steer a terminal. */
+ * `?`, control characters become blanks, so that a hostile file cannot steer a
+ * terminal. */
 static void add_clean(og_str *out, const char *text, size_t len, int max) {
     for (size_t i = 0; i < len && max > 0; max--) {
         const unsigned char *p = (const unsigned char *)text + i;
         size_t n = utf8_len(p, len - i);
-        if (!n) og_str_add(out, "?");
-        else if (*p < 0x20 || *p == 0x7f) og_str_add(out, " ");
-        else og_str_addn(out, text + i, n);
+        if (!n)
+            og_str_add(out, "?");
+        else if (*p < 0x20 || *p == 0x7f)
+            og_str_add(out, " ");
+        else
+            og_str_addn(out, text + i, n);
         i += n ? n : 1;
     }
 }

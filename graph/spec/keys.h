@@ -1,4 +1,5 @@
-/* The two halves of the table of schema.h, and short names for writing it. Not for others. */
+/* The two halves of the table of schema.h, and short names for writing it. Not for
+ * others. */
 #ifndef OG_SPEC_KEYS_H
 #define OG_SPEC_KEYS_H
 

@@ -4,13 +4,14 @@
 #define LIVE .reload = OG_RELOAD_LIVE
 #define ROLLING .reload = OG_RELOAD_ROLLING
 #define TOKENS_OWNER (OG_OWNER_AR | OG_OWNER_ENCODER)
+#define ROUTING "least_work|round_robin|affinity"
 #define DENOISE (OG_OWNER_DIT | OG_OWNER_VAE)
 /* Known, without effect here: the user is told. */
-#define NO(key, type, text) \
-    {IN, .name = key, .values = type, .flags = OG_KEY_UNSUPPORTED, .doc = text}
+#define NO(key, type, text)                                                              \
+    { IN, .name = key, .values = type, .flags = OG_KEY_UNSUPPORTED, .doc = text }
 /* Tuning of another engine that cannot change a result: accepted in silence. */
-#define HINT(key, type, text) \
-    {IN, .name = key, .values = type, .flags = OG_KEY_IGNORED, .doc = text}
+#define HINT(key, type, text)                                                            \
+    { IN, .name = key, .values = type, .flags = OG_KEY_IGNORED, .doc = text }
 
 const og_key og__overlay_keys[] = {
 #define IN .section = OG_SECTION_OVERLAY
@@ -19,7 +20,8 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "pipeline", .values = STR, .doc = "Name of the pipeline it belongs to."},
     {IN, .name = "async_chunk", .values = BOOL, LIVE,
      .doc = "Hand streams on in chunks. false: one chunk, when the producer has ended."},
-    {IN, .name = "stages", .values = LIST, .items = MAP, .inner = OG_SECTION_OVERLAY_STAGE,
+    {IN, .name = "stages", .values = LIST, .items = MAP,
+     .inner = OG_SECTION_OVERLAY_STAGE,
      .doc = "Settings of stages, matched by `stage_id` or `name`."},
     {IN, .name = "connectors", .values = MAP, .items = MAP, .inner = OG_SECTION_CONNECTOR,
      .flags = OG_KEY_NAMED, .doc = "How edges are carried, by a free name."},
@@ -28,25 +30,28 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "platforms", .values = MAP, .items = MAP, .inner = OG_SECTION_PLATFORM,
      .flags = OG_KEY_NAMED,
      .doc = "Settings of one platform (cpu, cuda, ...), over everything above."},
-    {IN, .name = "backend", .values = STR, .words = "cpu|cuda", .flags = OG_KEY_OURS | OG_KEY_STAGES,
-     ROLLING, .doc = "Where stages run that do not say so themselves."},
+    {IN, .name = "backend", .values = STR, .words = "cpu|cuda",
+     .flags = OG_KEY_OURS | OG_KEY_STAGES, ROLLING,
+     .doc = "Where stages run that do not say so themselves."},
     {IN, .name = "load_format", .values = STR, .flags = OG_KEY_OURS | OG_KEY_STAGES,
      .doc = "`auto`, or `dummy`: weights filled from a seed, for benchmarks without a "
             "checkpoint."},
     {IN, .name = "deterministic", .values = BOOL, .def = "false",
      .flags = OG_KEY_OURS | OG_KEY_STAGES,
      .doc = "Same bits alone and in a batch on CUDA too (always so on the CPU)."},
-    {IN, .name = "routing", .values = STR | MAP, .inner = OG_SECTION_ROUTING, LIVE,
-     .flags = OG_KEY_OURS | OG_KEY_STAGES, .doc = "How requests choose a replica."},
+    {IN, .name = "routing", .values = STR | MAP, .words = ROUTING,
+     .inner = OG_SECTION_ROUTING, LIVE, .flags = OG_KEY_OURS | OG_KEY_STAGES,
+     .doc = "How requests choose a replica."},
     {IN, .name = "dtype", .values = STR, .flags = OG_KEY_STAGES,
      .doc = "Type of weights and activations: auto, float32, bfloat16, float16."},
     {IN, .name = "enable_prefix_caching", .values = BOOL, .flags = OG_KEY_STAGES,
      .doc = "Keep the KV of prompts that begin alike."},
     {IN, .name = "enable_chunked_prefill", .values = BOOL, .flags = OG_KEY_STAGES,
      .doc = "Prefill long prompts in pieces between decode steps."},
-    {IN, .name = "quantization", .values = STR, .flags = OG_KEY_STAGES | OG_KEY_UNSUPPORTED,
-     .doc = "Weight format."},
-    {IN, .name = "trust_remote_code", .values = BOOL, .flags = OG_KEY_STAGES | OG_KEY_IGNORED,
+    {IN, .name = "quantization", .values = STR,
+     .flags = OG_KEY_STAGES | OG_KEY_UNSUPPORTED, .doc = "Weight format."},
+    {IN, .name = "trust_remote_code", .values = BOOL,
+     .flags = OG_KEY_STAGES | OG_KEY_IGNORED,
      .doc = "No code of a checkpoint is ever run."},
     {IN, .name = "distributed_executor_backend", .values = STR,
      .flags = OG_KEY_STAGES | OG_KEY_IGNORED, .doc = "Executors are threads."},
@@ -55,8 +60,8 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "pipeline_parallel_size", .values = INT, .def = "1",
      .flags = OG_KEY_STAGES | OG_KEY_UNSUPPORTED, .doc = "Layers over several devices."},
     {IN, .name = "custom_voice_dir", .values = STR, .doc = "Folder of stored voices."},
-    {IN, .name = "session_mode", .values = STR, .words = "turn|duplex",
-     .def = "turn", .flags = OG_KEY_UNSUPPORTED, .doc = "Kind of realtime session."},
+    {IN, .name = "session_mode", .values = STR, .words = "turn|duplex", .def = "turn",
+     .flags = OG_KEY_UNSUPPORTED, .doc = "Kind of realtime session."},
     {IN, .name = "duplex_session", .values = MAP, .inner = OG_SECTION_DUPLEX,
      .flags = OG_KEY_UNSUPPORTED, .doc = "Limits of duplex sessions."},
     {IN, .name = "model_runner", .values = STR, .words = "v1|v2", .flags = OG_KEY_IGNORED,
@@ -77,16 +82,17 @@ const og_key og__overlay_keys[] = {
      .doc = "Device ids, \"0\" or \"0,1\"."},
     {IN, .name = "num_replicas", .values = INT, BETWEEN(1, 64), .def = "1", ROLLING,
      .doc = "Size of the stage's pool."},
-    {IN, .name = "backend", .values = STR, .words = "cpu|cuda", .flags = OG_KEY_OURS, ROLLING,
-     .doc = "Where the stage runs. Default: the platform."},
+    {IN, .name = "backend", .values = STR, .words = "cpu|cuda", .flags = OG_KEY_OURS,
+     ROLLING, .doc = "Where the stage runs. Default: the platform."},
     {IN, .name = "load_format", .values = STR, .def = "auto",
      .doc = "`auto`, or `dummy`: weights filled from a seed."},
     {IN, .name = "deterministic", .values = BOOL, .def = "false", .flags = OG_KEY_OURS,
      .doc = "Same bits alone and in a batch."},
-    {IN, .name = "routing", .values = STR | MAP, .inner = OG_SECTION_ROUTING, LIVE,
-     .flags = OG_KEY_OURS, .doc = "How requests choose a replica: a policy, or a map."},
-    {IN, .name = "threads", .values = INT, BETWEEN(1, 1024), .flags = OG_KEY_OURS, ROLLING,
-     .doc = "Threads of the CPU backend. Default: all cores."},
+    {IN, .name = "routing", .values = STR | MAP, .words = ROUTING,
+     .inner = OG_SECTION_ROUTING, LIVE, .flags = OG_KEY_OURS,
+     .doc = "How requests choose a replica: a policy, or a map."},
+    {IN, .name = "threads", .values = INT, BETWEEN(1, 1024), .flags = OG_KEY_OURS,
+     ROLLING, .doc = "Threads of the CPU backend. Default: all cores."},
     {IN, .name = "options", .values = MAP, .flags = OG_KEY_OURS, LIVE,
      .doc = "Options of the arch that are marked tunable."},
     {IN, .name = "max_num_seqs", .values = INT, BETWEEN(1, 65536), LIVE,
@@ -94,15 +100,17 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "max_num_batched_tokens", .values = INT, AT_LEAST(1), LIVE,
      .owners = TOKENS_OWNER | OG_OWNER_VOCODER, .doc = "Tokens of one step."},
     {IN, .name = "max_model_len", .values = INT, AT_LEAST(1),
-     .owners = TOKENS_OWNER | OG_OWNER_VOCODER, .doc = "Longest sequence, prompt included."},
+     .owners = TOKENS_OWNER | OG_OWNER_VOCODER,
+     .doc = "Longest sequence, prompt included."},
     {IN, .name = "gpu_memory_utilization", .values = FLOAT, BETWEEN(0, 1),
      .doc = "Part of the device's memory that the stage may take."},
-    {IN, .name = "kv_cache_memory_bytes", .values = INT, AT_LEAST(0), .owners = OG_OWNER_AR,
+    {IN, .name = "kv_cache_memory_bytes", .values = INT, AT_LEAST(0),
+     .owners = OG_OWNER_AR,
      .doc = "Size of the KV pool, in place of what gpu_memory_utilization leaves."},
     {IN, .name = "block_size", .values = INT, AT_LEAST(1), .owners = OG_OWNER_AR,
      .flags = OG_KEY_IGNORED, .doc = "KV pages hold 16 tokens."},
-    {IN, .name = "default_sampling_params", .values = MAP, .inner = OG_SECTION_SAMPLING, LIVE,
-     .owners = OG_OWNER_AR | OG_OWNER_DIT,
+    {IN, .name = "default_sampling_params", .values = MAP, .inner = OG_SECTION_SAMPLING,
+     LIVE, .owners = OG_OWNER_AR | OG_OWNER_DIT,
      .doc = "What a request gets that does not say otherwise."},
     {IN, .name = "subtalker_sampling_params", .values = MAP, .inner = OG_SECTION_SAMPLING,
      LIVE, .owners = OG_OWNER_AR, .doc = "The same for a depth head."},
@@ -117,7 +125,8 @@ const og_key og__overlay_keys[] = {
      .inner = OG_SECTION_CONNECTOR, .flags = OG_KEY_NAMED,
      .doc = "`to_stage_N`: name of a connector, or a connector."},
     {IN, .name = "runtime", .values = MAP, .inner = OG_SECTION_RUNTIME,
-     .doc = "Older form of devices, num_replicas and env; beats the flat keys of its file."},
+     .doc =
+         "Older form of devices, num_replicas and env; beats the flat keys of its file."},
     {IN, .name = "engine_args", .values = MAP, .inner = OG_SECTION_OVERLAY_STAGE,
      .doc = "Older form: stage keys; beats the flat keys of its file."},
     {IN, .name = "engine_extras", .values = MAP, .inner = OG_SECTION_OVERLAY_STAGE,
@@ -224,12 +233,12 @@ const og_key og__overlay_keys[] = {
      .doc = "Mass to choose from."},
     {IN, .name = "min_p", .values = FLOAT, BETWEEN(0, 1), .owners = OG_OWNER_AR,
      .doc = "Least probability, as a part of the greatest."},
-    {IN, .name = "repetition_penalty", .values = FLOAT, AT_LEAST(0), .owners = OG_OWNER_AR,
-     .doc = "Above 1: tokens that were used become less likely."},
-    {IN, .name = "presence_penalty", .values = FLOAT, BETWEEN(-2, 2), .owners = OG_OWNER_AR,
-     .doc = "Taken from the logit of a token that was used."},
-    {IN, .name = "frequency_penalty", .values = FLOAT, BETWEEN(-2, 2), .owners = OG_OWNER_AR,
-     .doc = "The same for each use."},
+    {IN, .name = "repetition_penalty", .values = FLOAT, AT_LEAST(0),
+     .owners = OG_OWNER_AR, .doc = "Above 1: tokens that were used become less likely."},
+    {IN, .name = "presence_penalty", .values = FLOAT, BETWEEN(-2, 2),
+     .owners = OG_OWNER_AR, .doc = "Taken from the logit of a token that was used."},
+    {IN, .name = "frequency_penalty", .values = FLOAT, BETWEEN(-2, 2),
+     .owners = OG_OWNER_AR, .doc = "The same for each use."},
     {IN, .name = "seed", .values = INT, .doc = "Seed of requests that bring none."},
     {IN, .name = "n", .values = INT, BETWEEN(1, 64), .doc = "Results a request."},
     {IN, .name = "stop_token_ids", .values = LIST, .items = INT, .owners = OG_OWNER_AR,
@@ -265,8 +274,11 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "extra_args", .values = MAP, .doc = "Values that the arch knows."},
 #undef IN
 #define IN .section = OG_SECTION_PARALLEL
-#define DEGREE(key, text)                                                        \
-    {IN, .name = key, .values = INT, .def = "1", .flags = OG_KEY_UNSUPPORTED, .doc = text}
+#define DEGREE(key, text)                                                                \
+    {                                                                                    \
+        IN, .name = key, .values = INT, .def = "1", .flags = OG_KEY_UNSUPPORTED,         \
+            .doc = text                                                                  \
+    }
     DEGREE("tensor_parallel_size", "Layers split over devices."),
     DEGREE("pipeline_parallel_size", "Layers over several devices."),
     DEGREE("data_parallel_size", "Use num_replicas."),
@@ -287,8 +299,10 @@ const og_key og__overlay_keys[] = {
 #undef IN
 #define IN .section = OG_SECTION_RUNTIME
     {IN, .name = "devices", .values = STR, .doc = "As in the stage."},
-    {IN, .name = "num_replicas", .values = INT, BETWEEN(1, 64), .doc = "As in the stage."},
-    {IN, .name = "env", .values = MAP, .flags = OG_KEY_IGNORED, .doc = "As in the stage."},
+    {IN, .name = "num_replicas", .values = INT, BETWEEN(1, 64),
+     .doc = "As in the stage."},
+    {IN, .name = "env", .values = MAP, .flags = OG_KEY_IGNORED,
+     .doc = "As in the stage."},
 #undef IN
 #define IN .section = OG_SECTION_CONNECTOR
     {IN, .name = "name", .values = STR,
@@ -297,8 +311,8 @@ const og_key og__overlay_keys[] = {
      .doc = "Its settings, those of the codec stream among them."},
 #undef IN
 #define IN .section = OG_SECTION_EXTRA
-    {IN, .name = "codec_chunk_frames", .values = INT | LIST, .items = INT, AT_LEAST(1), LIVE,
-     .doc = "Frames of a chunk; a list: the sizes in order, the last repeats."},
+    {IN, .name = "codec_chunk_frames", .values = INT | LIST, .items = INT, AT_LEAST(1),
+     LIVE, .doc = "Frames of a chunk; a list: the sizes in order, the last repeats."},
     {IN, .name = "initial_codec_chunk_frames", .values = INT, AT_LEAST(0), LIVE,
      .doc = "Frames of the first chunk; 0: like the others."},
     {IN, .name = "codec_chunk_ramp", .values = LIST, .items = INT, AT_LEAST(1), LIVE,
@@ -326,14 +340,14 @@ const og_key og__overlay_keys[] = {
      .doc = "Edges are bounded by bytes at admission."},
 #undef IN
 #define IN .section = OG_SECTION_PLATFORM
-    {IN, .name = "stages", .values = LIST, .items = MAP, .inner = OG_SECTION_OVERLAY_STAGE,
+    {IN, .name = "stages", .values = LIST, .items = MAP,
+     .inner = OG_SECTION_OVERLAY_STAGE,
      .doc = "Settings over those of the root's stages."},
     {IN, .name = "model_runner", .values = STR, .words = "v1|v2", .flags = OG_KEY_IGNORED,
      .doc = "There is one runner."},
 #undef IN
 #define IN .section = OG_SECTION_ROUTING
-    {IN, .name = "policy", .values = STR, .words = "least_work|round_robin|affinity",
-     .def = "least_work", LIVE,
+    {IN, .name = "policy", .values = STR, .words = ROUTING, .def = "least_work", LIVE,
      .doc = "least_work: by outstanding cost. affinity: same `key`, same replica."},
     {IN, .name = "key", .values = STR, LIVE, .doc = "Request field of affinity."},
 #undef IN

@@ -2,20 +2,23 @@
 
 const og_key og__pipeline_keys[] = {
 #define IN .section = OG_SECTION_PIPELINE
-    {IN, .name = "schema", .values = STR, .words = "omni-graph/1", .flags = OG_KEY_REQUIRED,
-     .doc = "Version of the language."},
+    {IN, .name = "schema", .values = STR, .words = "omni-graph/1",
+     .flags = OG_KEY_REQUIRED, .doc = "Version of the language."},
     {IN, .name = "pipeline", .values = STR, .flags = OG_KEY_REQUIRED,
      .doc = "Name of the pipeline."},
     {IN, .name = "base", .values = STR,
-     .doc = "Pipeline to start from: maps merge, null removes, stages merge by name, an edge "
+     .doc = "Pipeline to start from: maps merge, null removes, stages merge by name, an "
+            "edge "
             "replaces the base's edge to the same port."},
     {IN, .name = "match", .values = MAP,
-     .doc = "Which checkpoints are this pipeline's; all entries must hold. `model_type` is of "
+     .doc = "Which checkpoints are this pipeline's; all entries must hold. `model_type` "
+            "is of "
             "config.json, `class` is `_class_name` of model_index.json, any other key a "
             "component or config key. The value is a text or `present`."},
     {IN, .name = "request", .values = MAP, .items = STR | MAP, .inner = OG_SECTION_FIELD,
      .flags = OG_KEY_NAMED,
-     .doc = "Fields of a request: a type, or a map. They are the flags of `run` and the body "
+     .doc = "Fields of a request: a type, or a map. They are the flags of `run` and the "
+            "body "
             "of the API."},
     {IN, .name = "stages", .values = LIST, .items = MAP, .inner = OG_SECTION_STAGE,
      .doc = "The vertices of the graph."},
@@ -32,10 +35,12 @@ const og_key og__pipeline_keys[] = {
      .doc = "text, bool, int, float, size, audio, image, video, messages or list(T); `?` "
             "behind it: may be absent."},
     {IN, .name = "default", .values = OG_VALUE_ANY, .inner = OG_SECTION_AREA,
-     .doc = "Value of an absent field; for a size also a map that takes it from a picture."},
+     .doc =
+         "Value of an absent field; for a size also a map that takes it from a picture."},
     {IN, .name = "one_of", .values = LIST | STR | REF, .items = STR | INT | FLOAT | BOOL,
-     .doc = "Values allowed, compared without case: a list, or `$map` for the keys of that "
-            "map (missing or empty: no limit)."},
+     .doc =
+         "Values allowed, compared without case: a list, or `$map` for the keys of that "
+         "map (missing or empty: no limit)."},
     {IN, .name = "min", .values = INT | FLOAT, .doc = "Least value."},
     {IN, .name = "max", .values = INT | FLOAT, .doc = "Greatest value."},
     {IN, .name = "step", .values = INT | FLOAT,
@@ -53,8 +58,9 @@ const og_key og__pipeline_keys[] = {
 #define IN .section = OG_SECTION_STAGE
     {IN, .name = "name", .values = STR, .flags = OG_KEY_REQUIRED, .doc = "Unique name."},
     {IN, .name = "id", .values = INT, BETWEEN(0, 9999),
-     .doc = "`stage_id` in the deploy schema. Several stages may share one: a deploy key "
-            "goes to each whose kind owns it. Without it a stage is reached by name only."},
+     .doc =
+         "`stage_id` in the deploy schema. Several stages may share one: a deploy key "
+         "goes to each whose kind owns it. Without it a stage is reached by name only."},
     {IN, .name = "node", .values = STR, .flags = OG_KEY_REQUIRED,
      .words = "ar_decoder|encoder|dit|vae|vocoder",
      .doc = "Node kind: how the work is batched and stepped."},
@@ -88,21 +94,26 @@ const og_key og__pipeline_keys[] = {
 #define IN .section = OG_SECTION_EDGE
     {IN, .name = "from", .values = STR | MAP, .items = STR,
      .flags = OG_KEY_REQUIRED | OG_KEY_NAMED,
-     .doc = "`stage.port` or `request.field`; with a hook a map of named sources. `?` behind "
+     .doc = "`stage.port` or `request.field`; with a hook a map of named sources. `?` "
+            "behind "
             "it: may be absent."},
     {IN, .name = "to", .values = STR | MAP, .items = STR,
      .flags = OG_KEY_REQUIRED | OG_KEY_NAMED,
-     .doc = "`stage.port` or `response.text`, `.audio`, `.image`, `.images`, `.video`; with a "
+     .doc = "`stage.port` or `response.text`, `.audio`, `.image`, `.images`, `.video`; "
+            "with a "
             "hook a map, all of one stage."},
     {IN, .name = "hook", .values = STR, .doc = "`file.function` of scripts/lua."},
     {IN, .name = "lanes", .values = LIST | STR, .items = STR,
-     .doc = "On the hook edge that makes them: names (the first is the default, `?` may be "
-            "missing), or `numbered`."},
+     .doc =
+         "On the hook edge that makes them: names (the first is the default, `?` may be "
+         "missing), or `numbered`."},
     {IN, .name = "via", .values = STR | MAP, .inner = OG_SECTION_VIA,
-     .doc = "Built-in converter: `resample`, `detokenize`, or a map. Nothing is converted "
-            "without it."},
+     .doc =
+         "Built-in converter: `resample`, `detokenize`, or a map. Nothing is converted "
+         "without it."},
     {IN, .name = "chunk", .values = INT | LIST, .items = INT, AT_LEAST(1),
-     .doc = "Sizes in items of the producer, the last repeats. Results do not depend on it."},
+     .doc = "Sizes in items of the producer, the last repeats. Results do not depend on "
+            "it."},
     {IN, .name = "async_chunk", .values = BOOL, .def = "true",
      .doc = "false: one chunk, when the producer has ended."},
     {IN, .name = "join", .values = MAP, .inner = OG_SECTION_JOIN,

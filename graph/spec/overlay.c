@@ -26,14 +26,15 @@ static const og_yaml_node *without_base(og__overlaying *o, const og_yaml_node *r
     return out;
 }
 
-/* Merge the layers, the last first; fold: with the nested blocks of each folded before. */
+/* Merge the layers, the last first; fold: with the nested blocks of each folded. */
 static const og_yaml_node *merge_layers(og__overlaying *o, bool fold) {
     const og_yaml_node *merged = NULL;
     for (int i = o->n - 1; i >= 0; i--) {
         const og_yaml_node *layer = without_base(o, o->layers[i]);
         if (layer && fold) layer = og__overlay_fold(layer, o->a);
         if (!layer) return NULL;
-        merged = merged ? og__overlay_merge(merged, layer, fold ? NULL : o->d, o->a) : layer;
+        merged =
+            merged ? og__overlay_merge(merged, layer, fold ? NULL : o->d, o->a) : layer;
         if (!merged) return NULL;
     }
     return merged;
@@ -70,8 +71,10 @@ int og_overlay_load(const og_overlay_opts *opts, og_diags *diags, og_overlay **o
     ov->arena = a;
     og__overlaying o = {.opts = opts, .a = a, .d = diags, .ov = ov};
     int rc = build(&o, err);
-    if (rc < 0) og_arena_destroy(a);
-    else *out = ov;
+    if (rc < 0)
+        og_arena_destroy(a);
+    else
+        *out = ov;
     return rc;
 }
 
@@ -120,7 +123,8 @@ const og_yaml_node *og_overlay_stage(const og_overlay *ov, const char *name) {
 
 const og_yaml_node *og_overlay_get(const og_overlay *ov, const char *stage,
                                    const char *path) {
-    const og_yaml_node *n = og_yaml_path(stage ? og_overlay_stage(ov, stage) : ov->root, path);
+    const og_yaml_node *n =
+        og_yaml_path(stage ? og_overlay_stage(ov, stage) : ov->root, path);
     return n && n->kind != OG_YAML_NULL ? n : NULL;
 }
 
@@ -138,7 +142,8 @@ double og_overlay_float(const og_overlay *ov, const char *stage, const char *pat
     return def;
 }
 
-bool og_overlay_bool(const og_overlay *ov, const char *stage, const char *path, bool def) {
+bool og_overlay_bool(const og_overlay *ov, const char *stage, const char *path,
+                     bool def) {
     const og_yaml_node *n = og_overlay_get(ov, stage, path);
     if (n) og_yaml_bool(n, &def, NULL);
     return def;

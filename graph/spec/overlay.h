@@ -26,6 +26,7 @@
 #define OG_SPEC_OVERLAY_H
 
 #include "graph/spec/pipeline.h"
+#include "graph/spec/schema.h"
 #include "graph/spec/tree.h"
 
 #ifdef __cplusplus
@@ -104,9 +105,9 @@ int og_overlay_devices(const og_overlay *ov, const char *stage, int *ids, int ma
 
 /* What carries the edge between two stages of the deploy schema. */
 typedef struct og_overlay_link {
-    const char *connector;      /* name, NULL when no connector is declared */
-    const char *class_name;     /* "SharedMemoryConnector", NULL when not given */
-    const og_yaml_node *extra;  /* map or NULL */
+    const char *connector;             /* name, NULL when no connector is declared */
+    const char *class_name;            /* "SharedMemoryConnector", NULL when not given */
+    const og_yaml_node *extra;         /* map or NULL */
     int chunks[OG_OVERLAY_MAX_CHUNKS]; /* chunk sizes in frames, the last repeats */
     int n_chunks;                      /* 0: not set, the pipeline's own hold */
     og_src chunks_src;
@@ -115,6 +116,20 @@ typedef struct og_overlay_link {
 
 /* Link from stage_id `from` to `to`. Union of what both ends declare. */
 void og_overlay_link_of(const og_overlay *ov, int from, int to, og_overlay_link *out);
+
+/* One setting that differs between two overlays. */
+typedef struct og_overlay_change {
+    const char *stage;                  /* NULL: of the root */
+    const char *path;                   /* dotted; valid during the call */
+    const og_yaml_node *before, *after; /* NULL: not set */
+    og_reload reload; /* what it needs while serving; LIVE for keys without effect */
+} og_overlay_change;
+
+/* Call visit for each effective setting that differs: stages by name, then the root. A
+ * stage that only one of them has differs in all its settings. Errors: OG_ENOMEM. */
+int og_overlay_diff(const og_overlay *before, const og_overlay *after,
+                    void (*visit)(void *user, const og_overlay_change *change),
+                    void *user) OG_MUST_CHECK;
 
 typedef enum og_overlay_part { OG_OVERLAY_MERGED, OG_OVERLAY_EFFECTIVE } og_overlay_part;
 

@@ -87,8 +87,10 @@ static void check_file(og__overlaying *o, const og_yaml_node *root) {
     }
     for (int i = 0; i < root->n; i++) {
         const og_yaml_pair *p = &root->pairs[i];
-        if (!strcmp(p->key, "platforms")) check_platforms(o, p);
-        else og__pair_check(p, OG_SECTION_OVERLAY, false, o->d);
+        if (!strcmp(p->key, "platforms"))
+            check_platforms(o, p);
+        else
+            og__pair_check(p, OG_SECTION_OVERLAY, false, o->d);
     }
     check_list(og_yaml_get(root, "stages"), o->d);
     check_interpolation(root, o->d);

@@ -70,14 +70,18 @@ static const og_yaml_node *nest(og__overlaying *o, const char *path,
 static void over_stage(og__overlaying *o, og__overlay_stage *s, const og_yaml_node *map) {
     const og_yaml_node *own = og__owned(map, OG_SECTION_OVERLAY_STAGE, s->owner, o->a);
     const og_yaml_node *v = own ? og__merge(s->values, own, false, NULL, o->a) : NULL;
-    if (v) s->values = v;
-    else o->oom = true;
+    if (v)
+        s->values = v;
+    else
+        o->oom = true;
 }
 
 static void over_root(og__overlaying *o, const og_yaml_node *map) {
     const og_yaml_node *v = og__merge(o->ov->root, map, false, NULL, o->a);
-    if (v) o->ov->root = v;
-    else o->oom = true;
+    if (v)
+        o->ov->root = v;
+    else
+        o->oom = true;
 }
 
 /* Whether a path's first key is known; says so when it is not. */
@@ -266,7 +270,8 @@ static void apply_overrides(og__overlaying *o, const char *text) {
     json_t *j = json_loads(text, JSON_REJECT_DUPLICATES, &why);
     if (!j || !json_is_object(j)) {
         og_src src = {file, j ? 1 : why.line, j ? 1 : why.column};
-        og_diags_error(o->d, src, "%s", j ? "expected {\"STAGE\": {key: value}}" : why.text);
+        og_diags_error(o->d, src, "%s",
+                       j ? "expected {\"STAGE\": {key: value}}" : why.text);
         json_decref(j);
         return;
     }

@@ -11,11 +11,16 @@ void og__json_string(const char *s, og_str *out) {
     og_str_add(out, "\"");
     for (; *s; s++) {
         unsigned char c = (unsigned char)*s;
-        if (c == '"' || c == '\\') og_str_addf(out, "\\%c", c);
-        else if (c == '\n') og_str_add(out, "\\n");
-        else if (c == '\t') og_str_add(out, "\\t");
-        else if (c < 0x20 || c == 0x7f) og_str_addf(out, "\\u%04x", c);
-        else og_str_addn(out, s, 1);
+        if (c == '"' || c == '\\')
+            og_str_addf(out, "\\%c", c);
+        else if (c == '\n')
+            og_str_add(out, "\\n");
+        else if (c == '\t')
+            og_str_add(out, "\\t");
+        else if (c < 0x20 || c == 0x7f)
+            og_str_addf(out, "\\u%04x", c);
+        else
+            og_str_addn(out, s, 1);
     }
     og_str_add(out, "\"");
 }
@@ -41,7 +46,8 @@ static void number(double v, bool point, og_str *out) {
 
 /* What to write a scalar as: 'b', 'i', 'f' or 's'. */
 static char scalar_type(const og_yaml_node *n, int values, bool strict) {
-    int scalars = values & (OG_VALUE_BOOL | OG_VALUE_INT | OG_VALUE_FLOAT | OG_VALUE_STRING);
+    int scalars =
+        values & (OG_VALUE_BOOL | OG_VALUE_INT | OG_VALUE_FLOAT | OG_VALUE_STRING);
     char guess = og_yaml_guess(n);
     if (n->quoted && !strict) return 's';
     if (!scalars || values == OG_VALUE_ANY) return guess;
@@ -115,8 +121,10 @@ static void write(const og_yaml_node *n, known k, bool strict, int depth, og_str
     og_str_add(out, "{");
     for (int i = 0; i < n->n; i++, comma = ",") {
         og_str_add(out, comma);
-        if (depth >= 0) og__json_line(depth + 1, out);
-        else if (i) og_str_add(out, " ");
+        if (depth >= 0)
+            og__json_line(depth + 1, out);
+        else if (i)
+            og_str_add(out, " ");
         og__json_string(n->pairs[i].key, out);
         og_str_add(out, ": ");
         write(n->pairs[i].value, of_pair(&k, n->pairs[i].key), strict,
@@ -151,14 +159,19 @@ static void effective(const og_overlay *ov, og_str *out) {
 }
 
 void og_overlay_json(const og_overlay *ov, og_overlay_part part, og_str *out) {
-    if (part == OG_OVERLAY_EFFECTIVE) effective(ov, out);
-    else write(ov->merged, of_section(OG_SECTION_OVERLAY), false, 0, out);
+    if (part == OG_OVERLAY_EFFECTIVE)
+        effective(ov, out);
+    else
+        write(ov->merged, of_section(OG_SECTION_OVERLAY), false, 0, out);
 }
 
 static void place(og_src src, og_str *out) {
-    if (!src.file) og_str_add(out, "  (built in)\n");
-    else if (src.line > 0) og_str_addf(out, "  (%s:%d:%d)\n", src.file, src.line, src.col);
-    else og_str_addf(out, "  (%s)\n", src.file);
+    if (!src.file)
+        og_str_add(out, "  (built in)\n");
+    else if (src.line > 0)
+        og_str_addf(out, "  (%s:%d:%d)\n", src.file, src.line, src.col);
+    else
+        og_str_addf(out, "  (%s)\n", src.file);
 }
 
 static void explain(const char *path, const og_yaml_node *n, known k, bool idle,

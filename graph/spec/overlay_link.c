@@ -6,6 +6,8 @@
 #include "graph/spec/overlay_parts.h"
 #include "graph/spec/spec.h"
 
+#define IN_PROCESS "SharedMemoryConnector"
+
 /* One end's word on an edge. */
 typedef struct end {
     const og_yaml_node *node; /* the name, or the connector itself; NULL: nothing said */
@@ -99,8 +101,8 @@ static void check_end(og__overlaying *o, const end *e) {
     const og_yaml_node *map = og_yaml_get(o->ov->root, "connectors");
     if (!e->node || e->connector) return;
     if (!map || map->kind != OG_YAML_MAP || !map->n) {
-        og_diags_warn(o->d, e->node->src, "no connector '%.60s': 'connectors' defines none",
-                      e->name);
+        og_diags_warn(o->d, e->node->src,
+                      "no connector '%.60s': 'connectors' defines none", e->name);
         return;
     }
     og_diags_error(o->d, e->node->src, "no connector '%.60s'", e->name);
@@ -108,8 +110,10 @@ static void check_end(og__overlaying *o, const end *e) {
     int n = 0;
     for (int i = 0; i < map->n && n < 64; i++) names[n++] = map->pairs[i].key;
     const char *best = og_near(e->name, names, n);
-    if (best) og_diags_suggest(o->d, best);
-    else og_diags_hint(o->d, "define it in the root's 'connectors'");
+    if (best)
+        og_diags_suggest(o->d, best);
+    else
+        og_diags_hint(o->d, "define it in the root's 'connectors'");
 }
 
 static void check_link(og__overlaying *o, int from, int to) {
@@ -118,8 +122,10 @@ static void check_link(og__overlaying *o, int from, int to) {
     check_end(o, &out);
     const char *a = class_of(in.connector), *b = class_of(out.connector);
     if (!a || !b || !strcmp(a, b)) return;
-    og_diags_error(o->d, in.node->src, "the edge %d -> %d is a %.60s here and a %.60s at its "
-                   "other end", from, to, a, b);
+    og_diags_error(o->d, in.node->src,
+                   "the edge %d -> %d is a %.60s here and a %.60s at its "
+                   "other end",
+                   from, to, a, b);
     og_diags_hint(o->d, "the other end stands in line %d", out.node->src.line);
 }
 
@@ -140,7 +146,23 @@ static void check_side(og__overlaying *o, const og__overlay_stage *s, const char
     }
 }
 
+/* Every edge is inside the process; other classes carry it between hosts. */
+static void check_classes(og__overlaying *o) {
+    const og_yaml_node *map = og_yaml_get(o->ov->root, "connectors");
+    for (int i = 0; map && map->kind == OG_YAML_MAP && i < map->n; i++) {
+        const og_yaml_node *name = og_yaml_get(map->pairs[i].value, "name");
+        if (!name || name->kind != OG_YAML_SCALAR) continue;
+        if (!strcmp(name->text, IN_PROCESS)) continue;
+        og_diags_warn(o->d, name->src,
+                      "connector '%.60s' is not supported: the edge stays "
+                      "inside the process",
+                      name->text);
+        og_diags_hint(o->d, "edges inside the process are a %s", IN_PROCESS);
+    }
+}
+
 void og__overlay_check_links(og__overlaying *o) {
+    check_classes(o);
     for (int i = 0; i < o->ov->n_stages; i++) {
         const og__overlay_stage *s = &o->ov->stages[i];
         if (s->id < 0 || stage_of(o->ov, s->id) != s->values) continue;

@@ -23,19 +23,8 @@ bool og__entry_is(const og_yaml_node *entry, int id, const char *name) {
     return own_name && name && !strcmp(own_name, name);
 }
 
-typedef struct items {
-    const og_yaml_node **list;
-    int n, cap;
-} items;
-
-static bool push(items *l, const og_yaml_node *n) {
-    if (!og__grow((void **)&l->list, l->n, &l->cap, sizeof *l->list)) return false;
-    l->list[l->n++] = n;
-    return true;
-}
-
-static bool merge_entry(items *l, const og_yaml_node *over, bool keep_null, og_diags *d,
-                        og_arena *a) {
+static bool merge_entry(og__items *l, const og_yaml_node *over, bool keep_null,
+                        og_diags *d, og_arena *a) {
     int id = og__entry_id(over);
     const char *name = og__entry_name(over);
     for (int i = 0; i < l->n; i++) {
@@ -43,15 +32,15 @@ static bool merge_entry(items *l, const og_yaml_node *over, bool keep_null, og_d
         l->list[i] = og__merge(l->list[i], over, keep_null, d, a);
         return l->list[i] != NULL;
     }
-    return push(l, over);
+    return og__items_add(l, over);
 }
 
 const og_yaml_node *og__stages_merge(const og_yaml_node *base, const og_yaml_node *over,
                                      bool keep_null, og_diags *d, og_arena *a) {
     if (!base || base->kind != OG_YAML_SEQ || over->kind != OG_YAML_SEQ) return over;
-    items l = {0};
+    og__items l = {0};
     bool ok = true;
-    for (int i = 0; i < base->n && ok; i++) ok = push(&l, base->items[i]);
+    for (int i = 0; i < base->n && ok; i++) ok = og__items_add(&l, base->items[i]);
     for (int i = 0; i < over->n && ok; i++) {
         ok = merge_entry(&l, over->items[i], keep_null, d, a);
     }
@@ -76,7 +65,8 @@ static const og_yaml_node *merge_map(const og_yaml_node *base, const og_yaml_nod
         const og_yaml_node *below = og__pairs_get(&m, p->key), *v;
         if (p->value->kind == OG_YAML_NULL && below && below->kind != OG_YAML_NULL) {
             if (p->value->empty) {
-                og_diags_warn(d, p->src, "an empty '%.60s' removes the one below", p->key);
+                og_diags_warn(d, p->src, "an empty '%.60s' removes the one below",
+                              p->key);
             }
             og__pairs_remove(&m, p->key);
             continue;
@@ -105,7 +95,8 @@ static const og_yaml_node *merge_platform(const char *key, const og_yaml_node *b
 }
 
 static const og_yaml_node *merge_root(const char *key, const og_yaml_node *base,
-                                      const og_yaml_node *over, og_diags *d, og_arena *a) {
+                                      const og_yaml_node *over, og_diags *d,
+                                      og_arena *a) {
     if (!strcmp(key, "platforms")) return merge_map(base, over, merge_platform, d, a);
     if (!strcmp(key, "stages")) return og__stages_merge(base, over, false, d, a);
     return og__merge(base, over, false, d, a);
@@ -157,7 +148,8 @@ static const og_yaml_node *fold_stage(const og_yaml_node *stage, og_arena *a) {
     if (stage->kind != OG_YAML_MAP || is_flat(stage)) return stage;
     og__pairs m = {0};
     bool ok = add_map(&m, og_yaml_get(stage, "engine_extras"), a) &&
-              add_map(&m, stage, a) && add_map(&m, og_yaml_get(stage, "engine_args"), a) &&
+              add_map(&m, stage, a) &&
+              add_map(&m, og_yaml_get(stage, "engine_args"), a) &&
               add_runtime(&m, og_yaml_get(stage, "runtime"), a);
     const og_yaml_node *out = ok ? og_yaml_new_map(a, stage->src, m.list, m.n) : NULL;
     og__pairs_free(&m);
@@ -166,11 +158,11 @@ static const og_yaml_node *fold_stage(const og_yaml_node *stage, og_arena *a) {
 
 static const og_yaml_node *fold_list(const og_yaml_node *list, og_arena *a) {
     if (list->kind != OG_YAML_SEQ) return list;
-    items l = {0};
+    og__items l = {0};
     bool ok = true;
     for (int i = 0; i < list->n && ok; i++) {
         const og_yaml_node *stage = fold_stage(list->items[i], a);
-        ok = stage && push(&l, stage);
+        ok = stage && og__items_add(&l, stage);
     }
     const og_yaml_node *out = ok ? og_yaml_new_seq(a, list->src, l.list, l.n) : NULL;
     og_free(l.list);
@@ -187,7 +179,8 @@ static const og_yaml_node *fold_map(const og_yaml_node *map, int depth, og_arena
     og__pairs m = {0};
     bool ok = true;
     for (int i = 0; i < map->n && ok; i++) {
-        const og_yaml_node *v = fold_key(map->pairs[i].key, map->pairs[i].value, depth, a);
+        const og_yaml_node *v =
+            fold_key(map->pairs[i].key, map->pairs[i].value, depth, a);
         ok = v && og__pairs_set(&m, map->pairs[i].key, map->pairs[i].src, v);
     }
     const og_yaml_node *out = ok ? og_yaml_new_map(a, map->src, m.list, m.n) : NULL;

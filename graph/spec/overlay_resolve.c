@@ -25,8 +25,10 @@ static void hint_stages(og__overlaying *o, const char *name) {
         og_str_addf(&all, "%s%s", i ? ", " : "", opts->stages[i].name);
         if (opts->stages[i].id >= 0) og_str_addf(&all, " (%d)", opts->stages[i].id);
     }
-    if (best) og_diags_suggest(o->d, best);
-    else if (all.data) og_diags_hint(o->d, "stages are %s", all.data);
+    if (best)
+        og_diags_suggest(o->d, best);
+    else if (all.data)
+        og_diags_hint(o->d, "stages are %s", all.data);
     og_str_free(&all);
 }
 
@@ -39,24 +41,28 @@ static bool check_entry(og__overlaying *o, const og_yaml_node *entry, bool fatal
     const og_yaml_node *at = og_yaml_get(entry, id >= 0 ? "stage_id" : "name");
     void (*say)(og_diags *, og_src, const char *, ...) =
         fatal ? og_diags_error : og_diags_warn;
-    if (id >= 0) say(o->d, at->src, "the pipeline has no stage with id %d", id);
-    else say(o->d, at->src, "the pipeline has no stage '%.60s'", name);
+    if (id >= 0)
+        say(o->d, at->src, "the pipeline has no stage with id %d", id);
+    else
+        say(o->d, at->src, "the pipeline has no stage '%.60s'", name);
     hint_stages(o, name);
     return false;
 }
 
-static const og_yaml_node *find_entry(const og_yaml_node *list, int id, const char *name) {
+static const og_yaml_node *find_entry(const og_yaml_node *list, int id,
+                                      const char *name) {
     for (int i = 0; list && list->kind == OG_YAML_SEQ && i < list->n; i++) {
         if (og__entry_is(list->items[i], id, name)) return list->items[i];
     }
     return NULL;
 }
 
-/* The entries of a platform that mean a stage there is. Without a pipeline that is a stage
+/* The entries of a platform that mean a stage there is. Without a pipeline that is one
  * which the file itself lists. */
 static const og_yaml_node *known_entries(og__overlaying *o, const og_yaml_node *list,
                                          const og_yaml_node *stages) {
-    const og_yaml_node **kept = og_arena_alloc(o->a, (size_t)(list->n + 1) * sizeof *kept);
+    const og_yaml_node **kept =
+        og_arena_alloc(o->a, (size_t)(list->n + 1) * sizeof *kept);
     int n = 0;
     for (int i = 0; kept && i < list->n; i++) {
         const og_yaml_node *e = list->items[i];
@@ -136,7 +142,8 @@ static const og_yaml_node *root_defaults(og__overlaying *o) {
     for (int i = 0; i < o->ov->root->n && ok; i++) {
         const og_yaml_pair *p = &o->ov->root->pairs[i];
         const og_key *key = og_key_find(OG_SECTION_OVERLAY, p->key);
-        bool reaches = key && key->flags & OG_KEY_STAGES && p->value->kind != OG_YAML_NULL;
+        bool reaches =
+            key && key->flags & OG_KEY_STAGES && p->value->kind != OG_YAML_NULL;
         if (reaches) ok = og__pairs_set(&m, p->key, p->src, p->value);
     }
     const og_yaml_node *out =
@@ -156,7 +163,8 @@ static const og_yaml_node *settings(og__overlaying *o, const og_yaml_node *entry
     return out;
 }
 
-static bool add_entry(og__overlaying *o, og__overlay_stage *s, const og_yaml_node *entry) {
+static bool add_entry(og__overlaying *o, og__overlay_stage *s,
+                      const og_yaml_node *entry) {
     if (!entry || entry->kind != OG_YAML_MAP) return true;
     const og_yaml_node *own = settings(o, entry);
     own = own ? og__owned(own, OG_SECTION_OVERLAY_STAGE, s->owner, o->a) : NULL;

@@ -89,8 +89,7 @@ static bool next(parser *p, yaml_event_t *ev) {
 
 static bool count(parser *p, og_src src, int size) {
     if (size > OG_YAML_MAX_NODES - p->nodes) {
-        og_diags_error(p->diags, src,
-                       "too many nodes, aliases written out (limit is %d)",
+        og_diags_error(p->diags, src, "too many nodes, aliases written out (limit is %d)",
                        OG_YAML_MAX_NODES);
         fail(p, OG_ELIMIT);
         return false;
@@ -132,8 +131,10 @@ static const og_yaml_node *parse_alias(parser *p, const yaml_event_t *ev, int de
     const anchor *an = p->anchors;
     while (an && strcmp(an->name, name)) an = an->next;
     if (!an || !an->node) {
-        og_diags_error(p->diags, src, an ? "alias '%.60s' stands inside its own anchor"
-                                         : "alias '%.60s' has no anchor", name);
+        og_diags_error(p->diags, src,
+                       an ? "alias '%.60s' stands inside its own anchor"
+                          : "alias '%.60s' has no anchor",
+                       name);
         return fail(p, OG_ESPEC);
     }
     if (!count(p, src, an->node->size)) return NULL;
@@ -292,8 +293,7 @@ static bool resolve_merge(parser *p, pairs *m) {
     while (at < m->n && strcmp(m->list[at].key, "<<")) at++;
     if (at == m->n) return true;
     og_yaml_pair merge = m->list[at];
-    memmove(m->list + at, m->list + at + 1,
-            (size_t)(m->n - at - 1) * sizeof *m->list);
+    memmove(m->list + at, m->list + at + 1, (size_t)(m->n - at - 1) * sizeof *m->list);
     m->n--;
     const og_yaml_node *v = merge.value;
     if (v->kind != OG_YAML_SEQ) return merge_map(p, m, v, merge.src);
@@ -357,7 +357,8 @@ static const og_yaml_node *parse_body(parser *p, yaml_event_t *ev, int depth) {
     if (type == YAML_SCALAR_EVENT) return parse_scalar(p, ev);
     if (deep(p, src, depth + 1) || !count(p, src, 1)) return NULL;
     bool map = type == YAML_MAPPING_START_EVENT;
-    const yaml_char_t *tag = map ? ev->data.mapping_start.tag : ev->data.sequence_start.tag;
+    const yaml_char_t *tag =
+        map ? ev->data.mapping_start.tag : ev->data.sequence_start.tag;
     if (!tag_ok(p, tag, map ? YAML_MAP_TAG : YAML_SEQ_TAG, src)) return NULL;
     return map ? parse_map(p, src, depth + 1) : parse_seq(p, src, depth + 1);
 }
@@ -409,8 +410,8 @@ static const og_yaml_node *parse_document(parser *p) {
 }
 
 static bool refuse_encoding(parser *p) {
-    bool utf16 = p->len >= 2 && (!memcmp(p->text, "\xff\xfe", 2) ||
-                                 !memcmp(p->text, "\xfe\xff", 2));
+    bool utf16 = p->len >= 2 &&
+                 (!memcmp(p->text, "\xff\xfe", 2) || !memcmp(p->text, "\xfe\xff", 2));
     if (!utf16) return false;
     og_diags_error(p->diags, (og_src){p->file, 1, 1}, "the text is UTF-16, not UTF-8");
     fail(p, OG_ESPEC);
@@ -434,8 +435,8 @@ int og_yaml_parse(const char *name, const char *text, size_t len, og_arena *a,
     if (!file) return og_err_set(err, OG_ENOMEM, "%s: out of memory", name);
     og_diags_source(diags, file, text, len);
     if (len > OG_YAML_MAX_BYTES) {
-        og_diags_error(diags, (og_src){file, 1, 1}, "the file is too big (limit is %u bytes)",
-                       OG_YAML_MAX_BYTES);
+        og_diags_error(diags, (og_src){file, 1, 1},
+                       "the file is too big (limit is %u bytes)", OG_YAML_MAX_BYTES);
         return report(OG_ELIMIT, diags, name, err);
     }
     if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) {

@@ -3,9 +3,9 @@
  * Everything that can be told from the YAML alone has been checked when a pipeline was
  * loaded: keys and value types, names (unique, legal, and existing where they are
  * referred to: stages, request fields, response ports, phases, `with`), one feeder a port
- * in each graph, hook edges ending at one stage, lanes and `per` only beside a hook, conditions
- * (fields exist), defaults against `one_of`, `min`, `max`. What needs an arch or a
- * checkpoint is left to the compiler: ports, types along edges, options, `$` values.
+ * in each graph, hook edges ending at one stage, lanes and `per` only beside a hook,
+ * conditions (fields exist), defaults against `one_of`, `min`, `max`. What needs an arch
+ * or a checkpoint is left to the compiler: ports, types along edges, options, `$` values.
  *
  * Immutable after loading, owns all its memory, may be shared between threads.
  *
@@ -99,11 +99,11 @@ typedef struct og_spec_end {
     const char *alias; /* name in a hook edge's map, NULL on a plain edge */
     const char *text;  /* as written, without `?` */
     og_end_kind kind;
-    int stage;         /* index into stages, -1 for request and response */
-    int field;         /* index into request, -1 otherwise */
-    const char *name;  /* port, request field or response port */
-    const char *part;  /* request.messages.images: "images"; NULL otherwise */
-    bool optional;     /* `?`: may be absent */
+    int stage;        /* index into stages, -1 for request and response */
+    int field;        /* index into request, -1 otherwise */
+    const char *name; /* port, request field or response port */
+    const char *part; /* request.messages.images: "images"; NULL otherwise */
+    bool optional;    /* `?`: may be absent */
     og_src src;
 } og_spec_end;
 
@@ -131,7 +131,7 @@ typedef struct og_spec_edge {
     og_src src;
     const og_spec_end *from, *to;
     int n_from, n_to;
-    const char *hook;                    /* as written, NULL on a plain edge */
+    const char *hook; /* as written, NULL on a plain edge */
     const char *hook_file, *hook_function;
     og_src hook_src;
     const og_spec_lane *lanes; /* the first is the default */
@@ -169,7 +169,7 @@ typedef struct og_spec_route {
 
 typedef struct og_pipeline {
     const char *name, *file;
-    og_src src; /* of the name */
+    og_src src;               /* of the name */
     const char *const *bases; /* files it was merged from, nearest first */
     int n_bases;
     const og_spec_match *match;

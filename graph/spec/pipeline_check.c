@@ -6,7 +6,8 @@
 #include "graph/spec/schema.h"
 
 static void check_scope(og__reading *r, const og_cfg_ref *ref) {
-    if (!ref->scope || !strcmp(ref->scope, "root") || !strcmp(ref->scope, "index")) return;
+    if (!ref->scope || !strcmp(ref->scope, "root") || !strcmp(ref->scope, "index"))
+        return;
     if (og_pipeline_stage(r->p, ref->scope) >= 0) return;
     og_diags_error(r->d, ref->src, "'$%s.%s': no stage '%s' (nor $root or $index)",
                    ref->scope, ref->key, ref->scope);
@@ -27,8 +28,8 @@ static void check_leaf_type(og__reading *r, const og_cond *leaf, const og_spec_f
     bool list = f->type.list || leaf->part;
     if (leaf->part && f->type.kind != OG_TYPE_MESSAGES) {
         og_diags_error(r->d, leaf->src, "request field '%s' has no parts", f->name);
-    } else if (leaf->part && strcmp(leaf->part, "images") && strcmp(leaf->part, "audios") &&
-               strcmp(leaf->part, "videos")) {
+    } else if (leaf->part && strcmp(leaf->part, "images") &&
+               strcmp(leaf->part, "audios") && strcmp(leaf->part, "videos")) {
         static const char *const parts[] = {"images", "audios", "videos"};
         og__no_such(r, leaf->src, "part of messages", leaf->part, parts, 3);
     } else if (leaf->op == OG_COND_HAS && !list) {
@@ -47,8 +48,10 @@ static void check_leaf(void *user, const og_cond *leaf) {
         return;
     }
     int k = og_pipeline_field(r->p, leaf->field);
-    if (k < 0) og__no_such_field(r, leaf->src, leaf->field);
-    else check_leaf_type(r, leaf, &r->request[k]);
+    if (k < 0)
+        og__no_such_field(r, leaf->src, leaf->field);
+    else
+        check_leaf_type(r, leaf, &r->request[k]);
 }
 
 static void check_conditions(og__reading *r) {
@@ -102,7 +105,8 @@ static void check_stage(og__reading *r, const og_spec_stage *s) {
  * stages answer under opposite conditions. */
 static void check_fed(og__reading *r, const og_spec_end *e, const og_spec_end *earlier) {
     if (e->kind != OG_END_STAGE || earlier->kind != OG_END_STAGE) return;
-    if (e->stage < 0 || e->stage != earlier->stage || strcmp(e->name, earlier->name)) return;
+    if (e->stage < 0 || e->stage != earlier->stage || strcmp(e->name, earlier->name))
+        return;
     og_diags_error(r->d, e->src, "'%s' is fed twice", e->text);
     og_diags_hint(r->d, "the first edge to it is in line %d", earlier->src.line);
 }

@@ -11,11 +11,6 @@ static const char *const parts[] = {"images", "audios", "videos"};
 #define N_RESPONSES ((int)(sizeof responses / sizeof *responses))
 #define N_PARTS ((int)(sizeof parts / sizeof *parts))
 
-static const og_yaml_node *given(const og_yaml_node *map, const char *key) {
-    const og_yaml_node *n = og_yaml_get(map, key);
-    return n && n->kind != OG_YAML_NULL ? n : NULL;
-}
-
 static bool known(const char *name, const char *const *names, int n) {
     for (int i = 0; i < n; i++) {
         if (!strcmp(names[i], name)) return true;
@@ -47,7 +42,8 @@ static void read_request_end(og__reading *r, og_spec_end *e, char *field, bool s
     }
 }
 
-static void read_stage_end(og__reading *r, og_spec_end *e, const char *stage, char *port) {
+static void read_stage_end(og__reading *r, og_spec_end *e, const char *stage,
+                           char *port) {
     e->kind = OG_END_STAGE;
     e->name = port;
     e->stage = og_pipeline_stage(r->p, stage);
@@ -71,8 +67,12 @@ static void read_response_end(og__reading *r, og_spec_end *e, char *port, bool s
 /* Read `stage.port`, `request.field` or `response.port`; source: it may end in `?`. */
 static void read_end(og__reading *r, og_spec_end *e, const char *alias,
                      const og_yaml_node *v, bool source) {
-    *e = (og_spec_end){.alias = alias, .src = og_yaml_text_src(v), .stage = -1,
-                       .field = -1, .text = "", .name = ""};
+    *e = (og_spec_end){.alias = alias,
+                       .src = og_yaml_text_src(v),
+                       .stage = -1,
+                       .field = -1,
+                       .text = "",
+                       .name = ""};
     size_t len = strlen(v->text);
     e->optional = len && v->text[len - 1] == '?';
     char *text = og_arena_strndup(r->a, v->text, len - e->optional);
@@ -84,14 +84,17 @@ static void read_end(og__reading *r, og_spec_end *e, const char *alias,
     e->text = text;
     char *dot = strchr(work, '.');
     if (!dot || !dot[1]) {
-        og_diags_error(r->d, e->src, "an end of an edge is written stage.port, not '%.60s'",
-                       v->text);
+        og_diags_error(r->d, e->src,
+                       "an end of an edge is written stage.port, not '%.60s'", v->text);
         return;
     }
     *dot = 0;
-    if (!strcmp(work, "request")) read_request_end(r, e, dot + 1, source);
-    else if (!strcmp(work, "response")) read_response_end(r, e, dot + 1, source);
-    else read_stage_end(r, e, work, dot + 1);
+    if (!strcmp(work, "request"))
+        read_request_end(r, e, dot + 1, source);
+    else if (!strcmp(work, "response"))
+        read_response_end(r, e, dot + 1, source);
+    else
+        read_stage_end(r, e, work, dot + 1);
     if (e->optional && !source) {
         og_diags_error(r->d, e->src, "'?' is for sources: a target is always there");
     }
@@ -102,8 +105,9 @@ static const og_spec_end *read_ends(og__reading *r, const og_yaml_node *v, bool 
     bool map = v->kind == OG_YAML_MAP;
     int n = map ? v->n : 1;
     if (n == 0 || n > EDGE_MAX_ENDS) {
-        og_diags_error(r->d, v->src, n ? "too many ends of an edge (limit is %d)"
-                                       : "an edge needs an end (limit is %d)",
+        og_diags_error(r->d, v->src,
+                       n ? "too many ends of an edge (limit is %d)"
+                         : "an edge needs an end (limit is %d)",
                        EDGE_MAX_ENDS);
         return NULL;
     }
@@ -117,7 +121,7 @@ static const og_spec_end *read_ends(og__reading *r, const og_yaml_node *v, bool 
 }
 
 static void read_hook(og__reading *r, og_spec_edge *e, const og_yaml_node *map) {
-    const og_yaml_node *hook = given(map, "hook");
+    const og_yaml_node *hook = og__given(map, "hook");
     bool maps = og_yaml_get(map, "from")->kind == OG_YAML_MAP ||
                 og_yaml_get(map, "to")->kind == OG_YAML_MAP;
     bool both = og_yaml_get(map, "from")->kind == OG_YAML_MAP &&
@@ -125,7 +129,8 @@ static void read_hook(og__reading *r, og_spec_edge *e, const og_yaml_node *map) 
     if (!hook) {
         if (maps) {
             og_diags_error(r->d, e->src, "named ends need a hook");
-            og_diags_hint(r->d, "a plain edge is written from: stage.port, to: stage.port");
+            og_diags_hint(r->d,
+                          "a plain edge is written from: stage.port, to: stage.port");
         }
         return;
     }
@@ -140,8 +145,10 @@ static void read_hook(og__reading *r, og_spec_edge *e, const og_yaml_node *map) 
         if (e->to[i].kind == OG_END_RESPONSE) {
             og_diags_error(r->d, e->to[i].src, "a hook edge ends at a stage");
         } else if (e->to[i].stage != e->to[0].stage) {
-            og_diags_error(r->d, e->to[i].src, "a hook edge ends at one stage, not at '%s' "
-                           "and '%s'", e->to[0].text, e->to[i].text);
+            og_diags_error(r->d, e->to[i].src,
+                           "a hook edge ends at one stage, not at '%s' "
+                           "and '%s'",
+                           e->to[0].text, e->to[i].text);
         }
     }
 }
@@ -182,7 +189,8 @@ static void read_lanes(og__reading *r, og_spec_edge *e, const og_yaml_node *v) {
         lanes[i] = (og_spec_lane){name, optional, n->src};
     }
     if (lanes && lanes[0].optional) {
-        og_diags_error(r->d, lanes[0].src, "the first lane is the default: it cannot be "
+        og_diags_error(r->d, lanes[0].src,
+                       "the first lane is the default: it cannot be "
                        "absent");
     }
     e->lanes = lanes;
@@ -195,13 +203,13 @@ static void read_resize(og__reading *r, og_spec_edge *e, const og_yaml_node *map
                             &e->resize.step};
     e->via = OG_VIA_RESIZE;
     for (int i = 0; i < 4; i++) {
-        const og_yaml_node *v = given(map, keys[i]);
+        const og_yaml_node *v = og__given(map, keys[i]);
         if (v) og_yaml_int(v, out[i], r->d);
     }
     if (e->resize.min && e->resize.max && e->resize.min > e->resize.max) {
         og_diags_error(r->d, og_yaml_get(map, "min")->src, "'min' is above 'max'");
     }
-    const og_yaml_node *to = given(map, "to");
+    const og_yaml_node *to = og__given(map, "to");
     if (!to) {
         if (!e->resize.area && !e->resize.min && !e->resize.max) {
             og_diags_error(r->d, map->src, "resize needs 'area', 'min', 'max' or 'to'");
@@ -225,12 +233,15 @@ static void read_via(og__reading *r, og_spec_edge *e, const og_yaml_node *v) {
     e->via_src = v->src;
     if (v->kind == OG_YAML_SCALAR) {
         static const char *const words[] = {"resample", "detokenize"};
-        if (!strcmp(v->text, words[0])) e->via = OG_VIA_RESAMPLE;
-        else if (!strcmp(v->text, words[1])) e->via = OG_VIA_DETOKENIZE;
-        else og__no_such(r, v->src, "converter", v->text, words, 2);
+        if (!strcmp(v->text, words[0]))
+            e->via = OG_VIA_RESAMPLE;
+        else if (!strcmp(v->text, words[1]))
+            e->via = OG_VIA_DETOKENIZE;
+        else
+            og__no_such(r, v->src, "converter", v->text, words, 2);
         return;
     }
-    const og_yaml_node *resize = given(v, "resize"), *split = given(v, "split");
+    const og_yaml_node *resize = og__given(v, "resize"), *split = og__given(v, "split");
     if (!resize == !split) {
         og_diags_error(r->d, v->src, "'via' takes one converter: resize or split");
     } else if (resize) {
@@ -246,8 +257,8 @@ static void read_chunk(og__reading *r, og_spec_edge *e, const og_yaml_node *v) {
     int n = v->kind == OG_YAML_SEQ ? v->n : 1;
     e->chunk_src = v->src;
     if (n == 0 || n > OG_EDGE_MAX_CHUNKS) {
-        og_diags_error(r->d, v->src, "%s chunk sizes (limit is %d)", n ? "too many" : "no",
-                       OG_EDGE_MAX_CHUNKS);
+        og_diags_error(r->d, v->src, "%s chunk sizes (limit is %d)",
+                       n ? "too many" : "no", OG_EDGE_MAX_CHUNKS);
         return;
     }
     int *sizes = og__room(r, n, sizeof *sizes);
@@ -256,7 +267,8 @@ static void read_chunk(og__reading *r, og_spec_edge *e, const og_yaml_node *v) {
         int64_t size;
         if (!og_yaml_int(item, &size, r->d)) return;
         if (size > 1 << 20) {
-            og_diags_error(r->d, item->src, "chunk size is too big (limit is %d)", 1 << 20);
+            og_diags_error(r->d, item->src, "chunk size is too big (limit is %d)",
+                           1 << 20);
             return;
         }
         sizes[i] = (int)size;
@@ -265,18 +277,20 @@ static void read_chunk(og__reading *r, og_spec_edge *e, const og_yaml_node *v) {
     e->n_chunk = sizes ? n : 0;
 }
 
-static void read_edge(og__reading *r, og_spec_edge *e, const og_yaml_node *map, int phase) {
-    const og_yaml_node *join = given(map, "join"), *per = given(map, "per");
-    const og_yaml_node *async = given(map, "async_chunk"), *gap = given(join, "gap");
+static void read_edge(og__reading *r, og_spec_edge *e, const og_yaml_node *map,
+                      int phase) {
+    const og_yaml_node *join = og__given(map, "join"), *per = og__given(map, "per");
+    const og_yaml_node *async = og__given(map, "async_chunk"),
+                       *gap = og__given(join, "gap");
     bool chunked;
     *e = (og_spec_edge){.src = map->src, .phase = phase, .async_chunk = OG_UNKNOWN};
     e->from = read_ends(r, og_yaml_get(map, "from"), true, &e->n_from);
     e->to = read_ends(r, og_yaml_get(map, "to"), false, &e->n_to);
     if (!e->from || !e->to) return;
     read_hook(r, e, map);
-    read_lanes(r, e, given(map, "lanes"));
-    read_via(r, e, given(map, "via"));
-    read_chunk(r, e, given(map, "chunk"));
+    read_lanes(r, e, og__given(map, "lanes"));
+    read_via(r, e, og__given(map, "via"));
+    read_chunk(r, e, og__given(map, "chunk"));
     if (async && og_yaml_bool(async, &chunked, r->d)) {
         e->async_chunk = chunked ? OG_TRUE : OG_FALSE;
     }
@@ -323,10 +337,11 @@ static void read_phases(og__reading *r, const og_yaml_node *map) {
 }
 
 void og__read_edges(og__reading *r) {
-    const og_yaml_node *edges = given(r->p->tree, "edges");
-    const og_yaml_node *phases = given(r->p->tree, "phases");
+    const og_yaml_node *edges = og__given(r->p->tree, "edges");
+    const og_yaml_node *phases = og__given(r->p->tree, "phases");
     if (edges && phases) {
-        og_diags_error(r->d, phases->src, "a pipeline has 'edges', or 'phases' and 'routes'");
+        og_diags_error(r->d, phases->src,
+                       "a pipeline has 'edges', or 'phases' and 'routes'");
         og_diags_hint(r->d, "'edges' stand in line %d", edges->src.line);
         return;
     }

@@ -28,7 +28,8 @@ static bool is_path(const char *name) {
     return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".yaml"));
 }
 
-static int check_root(loader *l, const char *file, const og_yaml_node *tree, og_err *err) {
+static int check_root(loader *l, const char *file, const og_yaml_node *tree,
+                      og_err *err) {
     if (tree->kind == OG_YAML_MAP) return 0;
     og_diags_error(l->d, tree->src, "a pipeline is a map, not %s",
                    og_yaml_kind_name(tree->kind));
@@ -85,8 +86,8 @@ static int load_base(loader *l, og_err *err) {
 }
 
 static const og_yaml_node *merge_layers(loader *l) {
-    static const og_yaml_node none = {.kind = OG_YAML_MAP, .size = 1, .height = 1,
-                                      .text = ""};
+    static const og_yaml_node none = {
+        .kind = OG_YAML_MAP, .size = 1, .height = 1, .text = ""};
     const og_yaml_node *merged = &none;
     for (int i = l->l.n - 1; i >= 0 && merged; i--) {
         merged = og__pipeline_merge(merged, l->l.trees[i], l->a, l->d);
@@ -98,6 +99,11 @@ void *og__room(og__reading *r, int n, size_t size) {
     void *p = og_arena_alloc(r->a, (size_t)(n > 0 ? n : 1) * size);
     if (!p) r->oom = true;
     return p;
+}
+
+const og_yaml_node *og__given(const og_yaml_node *map, const char *key) {
+    const og_yaml_node *n = og_yaml_get(map, key);
+    return n && n->kind != OG_YAML_NULL ? n : NULL;
 }
 
 static const char *const *copy_bases(og__reading *r, const layers *l) {
@@ -119,8 +125,8 @@ static void read_match(og__reading *r) {
             continue;
         }
         bool present = !pair->value->quoted && !strcmp(pair->value->text, "present");
-        out[r->p->n_match++] = (og_spec_match){
-            pair->key, present ? NULL : pair->value->text, pair->src};
+        out[r->p->n_match++] =
+            (og_spec_match){pair->key, present ? NULL : pair->value->text, pair->src};
     }
     r->p->match = out;
 }
@@ -148,8 +154,8 @@ static int finish(loader *l, og_pipeline **out, og_err *err) {
     if (!p) return no_memory(err);
     og_keys_check(tree, OG_SECTION_PIPELINE, l->d);
     if (og_diags_errors(l->d) > before) return og_diags_err(l->d, err);
-    *p = (og_pipeline){.file = l->l.files[0], .tree = tree, .arena = l->a,
-                       .n_bases = l->l.n - 1};
+    *p = (og_pipeline){
+        .file = l->l.files[0], .tree = tree, .arena = l->a, .n_bases = l->l.n - 1};
     og__reading r = {.p = p, .a = l->a, .d = l->d};
     p->bases = copy_bases(&r, &l->l);
     if (!r.oom) read_all(&r);

@@ -1,27 +1,16 @@
-/* Section 6 of the language: maps merge, null removes, stages merge by name, an edge takes
+/* `base` of the language: maps merge, null removes, stages merge by name, an edge takes
  * the place of the base's edges that feed one of its ports. */
 #include <string.h>
 
 #include "graph/spec/pipeline_parts.h"
 #include "graph/spec/spec.h"
 
-typedef struct items {
-    const og_yaml_node **list;
-    int n, cap;
-} items;
-
-static bool push(items *l, const og_yaml_node *n) {
-    if (!og__grow((void **)&l->list, l->n, &l->cap, sizeof *l->list)) return false;
-    l->list[l->n++] = n;
-    return true;
-}
-
 static const char *name_of(const og_yaml_node *stage) {
     const og_yaml_node *name = og_yaml_get(stage, "name");
     return name && name->kind == OG_YAML_SCALAR ? name->text : "";
 }
 
-static int find_stage(const items *l, const char *name) {
+static int find_stage(const og__items *l, const char *name) {
     for (int i = 0; *name && i < l->n; i++) {
         if (!strcmp(name_of(l->list[i]), name)) return i;
     }
@@ -40,16 +29,17 @@ static void check_twice(const og_yaml_node *seq, og_diags *d) {
     }
 }
 
-static bool merge_stage(items *l, const og_yaml_node *over, og_arena *a) {
+static bool merge_stage(og__items *l, const og_yaml_node *over, og_arena *a) {
     int at = find_stage(l, name_of(over));
-    if (at < 0) return push(l, over);
+    if (at < 0) return og__items_add(l, over);
     l->list[at] = og__merge(l->list[at], over, false, NULL, a);
     return l->list[at] != NULL;
 }
 
-static const og_yaml_node *merge_stages(const og_yaml_node *base, const og_yaml_node *over,
-                                        og_arena *a, og_diags *d) {
-    items l = {0};
+static const og_yaml_node *merge_stages(const og_yaml_node *base,
+                                        const og_yaml_node *over, og_arena *a,
+                                        og_diags *d) {
+    og__items l = {0};
     bool ok = true;
     if (over->n > OG_PIPELINE_MAX_STAGES) {
         og_diags_error(d, over->src, "too many stages (limit is %d)",
@@ -57,7 +47,8 @@ static const og_yaml_node *merge_stages(const og_yaml_node *base, const og_yaml_
         return over;
     }
     check_twice(over, d);
-    for (int i = 0; base && i < base->n && ok; i++) ok = push(&l, base->items[i]);
+    for (int i = 0; base && i < base->n && ok; i++)
+        ok = og__items_add(&l, base->items[i]);
     for (int i = 0; i < over->n && ok; i++) ok = merge_stage(&l, over->items[i], a);
     const og_yaml_node *out = ok ? og_yaml_new_seq(a, over->src, l.list, l.n) : NULL;
     og_free(l.list);
@@ -94,16 +85,17 @@ static bool replaced(const og_yaml_node *edge, const og_yaml_node *over) {
 
 static const og_yaml_node *merge_edges(const og_yaml_node *base, const og_yaml_node *over,
                                        og_arena *a, og_diags *d) {
-    items l = {0};
+    og__items l = {0};
     bool ok = true;
     if (over->n > OG_PIPELINE_MAX_EDGES) {
-        og_diags_error(d, over->src, "too many edges (limit is %d)", OG_PIPELINE_MAX_EDGES);
+        og_diags_error(d, over->src, "too many edges (limit is %d)",
+                       OG_PIPELINE_MAX_EDGES);
         return over;
     }
     for (int i = 0; base && i < base->n && ok; i++) {
-        if (!replaced(base->items[i], over)) ok = push(&l, base->items[i]);
+        if (!replaced(base->items[i], over)) ok = og__items_add(&l, base->items[i]);
     }
-    for (int i = 0; i < over->n && ok; i++) ok = push(&l, over->items[i]);
+    for (int i = 0; i < over->n && ok; i++) ok = og__items_add(&l, over->items[i]);
     const og_yaml_node *out = ok ? og_yaml_new_seq(a, over->src, l.list, l.n) : NULL;
     og_free(l.list);
     return out;
@@ -118,8 +110,9 @@ static const og_yaml_node *merge_list(const og_yaml_node *base, const og_yaml_no
     return how(base && base->kind == OG_YAML_SEQ ? base : NULL, over, a, d);
 }
 
-static const og_yaml_node *merge_phases(const og_yaml_node *base, const og_yaml_node *over,
-                                        og_arena *a, og_diags *d) {
+static const og_yaml_node *merge_phases(const og_yaml_node *base,
+                                        const og_yaml_node *over, og_arena *a,
+                                        og_diags *d) {
     if (over->kind != OG_YAML_MAP) return over;
     og__pairs m = {0};
     bool ok = og__pairs_copy(&m, base);

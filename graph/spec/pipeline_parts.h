@@ -17,10 +17,12 @@ typedef struct og__reading {
     bool oom;
 } og__reading;
 
+/* Value of a key, NULL when there is none or it is null. */
+const og_yaml_node *og__given(const og_yaml_node *map, const char *key);
 /* Room for n zeroed items (one at least); NULL sets oom. */
 void *og__room(og__reading *r, int n, size_t size);
 
-/* Base chain merged into one map (section 6 of the language), `base` left out. base names
+/* Base chain merged into one map (the rules of `base`), `base` left out. base names
  * files nearest first. NULL: failed, see diags (or out of memory). */
 const og_yaml_node *og__pipeline_merge(const og_yaml_node *base, const og_yaml_node *over,
                                        og_arena *a, og_diags *d);

@@ -6,13 +6,8 @@
 #include "graph/spec/pipeline_parts.h"
 #include "graph/spec/schema.h"
 
-static const og_yaml_node *given(const og_yaml_node *map, const char *key) {
-    const og_yaml_node *n = og_yaml_get(map, key);
-    return n && n->kind != OG_YAML_NULL ? n : NULL;
-}
-
 static const char *text_of(const og_yaml_node *map, const char *key, og_src *src) {
-    const og_yaml_node *n = given(map, key);
+    const og_yaml_node *n = og__given(map, key);
     if (!n || n->kind != OG_YAML_SCALAR) return NULL;
     if (src) *src = n->src;
     return n->text;
@@ -53,7 +48,7 @@ void og__no_such_field(og__reading *r, og_src src, const char *name) {
 }
 
 const og_cond *og__read_when(og__reading *r, const og_yaml_node *map) {
-    const og_yaml_node *n = given(map, "when");
+    const og_yaml_node *n = og__given(map, "when");
     return n ? og_cond_parse(n->text, og_yaml_text_src(n), r->a, r->d) : NULL;
 }
 
@@ -131,7 +126,7 @@ static void check_default(og__reading *r, const og_spec_field *f) {
 }
 
 static void read_area(og__reading *r, og_spec_field *f, const og_yaml_node *map) {
-    const og_yaml_node *step = given(map, "step");
+    const og_yaml_node *step = og__given(map, "step");
     f->has_area = true;
     f->area_step = 1;
     f->area_of = text_of(map, "of", NULL);
@@ -157,7 +152,7 @@ static void read_one_of(og__reading *r, og_spec_field *f, const og_yaml_node *v)
 
 static bool read_number(og__reading *r, const og_yaml_node *map, const char *key,
                         double *out) {
-    const og_yaml_node *n = given(map, key);
+    const og_yaml_node *n = og__given(map, key);
     if (!n || !og_yaml_float(n, out, r->d)) return false;
     if (isfinite(*out)) return true;
     og_diags_error(r->d, n->src, "'%s' must be finite", key);
@@ -182,13 +177,15 @@ static void read_limits(og__reading *r, og_spec_field *f, const og_yaml_node *ma
 }
 
 static void read_field_map(og__reading *r, og_spec_field *f, const og_yaml_node *map) {
-    const og_yaml_node *type = given(map, "type"), *one_of = given(map, "one_of");
-    const og_yaml_node *def = given(map, "default");
+    const og_yaml_node *type = og__given(map, "type"), *one_of = og__given(map, "one_of");
+    const og_yaml_node *def = og__given(map, "default");
     if (!og_type_parse(type->text, og_yaml_text_src(type), r->a, r->d, &f->type)) return;
     read_limits(r, f, map);
     if (one_of) read_one_of(r, f, one_of);
-    if (def && def->kind == OG_YAML_MAP) read_area(r, f, def);
-    else f->def = def;
+    if (def && def->kind == OG_YAML_MAP)
+        read_area(r, f, def);
+    else
+        f->def = def;
     check_default(r, f);
 }
 
@@ -222,13 +219,14 @@ static void check_area_of(og__reading *r, const og_spec_field *f) {
 }
 
 void og__read_request(og__reading *r) {
-    const og_yaml_node *map = given(r->p->tree, "request");
+    const og_yaml_node *map = og__given(r->p->tree, "request");
     int n = map ? map->n : 0;
     r->request = og__room(r, n, sizeof *r->request);
     if (!r->request) return;
     r->p->request = r->request;
     for (int i = 0; i < n; i++) {
-        if (read_field(r, &r->request[r->p->n_request], &map->pairs[i])) r->p->n_request++;
+        if (read_field(r, &r->request[r->p->n_request], &map->pairs[i]))
+            r->p->n_request++;
     }
     for (int i = 0; i < r->p->n_request; i++) check_area_of(r, &r->request[i]);
 }
@@ -244,8 +242,8 @@ static void read_weights(og__reading *r, og_spec_stage *s, const og_yaml_node *v
         bool map = v->kind == OG_YAML_MAP;
         const og_yaml_node *folder = map ? v->pairs[i].value : v;
         if (folder->kind != OG_YAML_SCALAR) continue;
-        w[s->n_weights++] = (og_spec_weights){map ? v->pairs[i].key : NULL, folder->text,
-                                              folder->src};
+        w[s->n_weights++] =
+            (og_spec_weights){map ? v->pairs[i].key : NULL, folder->text, folder->src};
     }
     s->weights = w;
 }
@@ -265,13 +263,13 @@ static const og_spec_port *read_ports(og__reading *r, const og_yaml_node *map, i
 }
 
 static void read_constraints(og_spec_stage *s, const og_yaml_node *map) {
-    s->stop_token_ids = given(map, "stop_token_ids");
-    s->stop_tokens = given(map, "stop_tokens");
-    s->min_tokens = given(map, "min_tokens");
+    s->stop_token_ids = og__given(map, "stop_token_ids");
+    s->stop_tokens = og__given(map, "stop_tokens");
+    s->min_tokens = og__given(map, "min_tokens");
 }
 
 static void read_stage(og__reading *r, og_spec_stage *s, const og_yaml_node *map) {
-    const og_yaml_node *id = given(map, "id");
+    const og_yaml_node *id = og__given(map, "id");
     int64_t v = -1;
     *s = (og_spec_stage){.name = text_of(map, "name", &s->src)};
     s->src = og_yaml_get(map, "name")->src;
@@ -287,16 +285,16 @@ static void read_stage(og__reading *r, og_spec_stage *s, const og_yaml_node *map
     s->tokenizer = text_of(map, "tokenizer", &s->tokenizer_src);
     s->scheduler = text_of(map, "scheduler", &s->scheduler_src);
     s->with = text_of(map, "with", &s->with_src);
-    s->options = given(map, "options");
-    read_weights(r, s, given(map, "weights"));
-    read_constraints(s, given(map, "constraints"));
+    s->options = og__given(map, "options");
+    read_weights(r, s, og__given(map, "weights"));
+    read_constraints(s, og__given(map, "constraints"));
     s->when = og__read_when(r, map);
-    s->in = read_ports(r, given(map, "in"), &s->n_in);
-    s->out = read_ports(r, given(map, "out"), &s->n_out);
+    s->in = read_ports(r, og__given(map, "in"), &s->n_in);
+    s->out = read_ports(r, og__given(map, "out"), &s->n_out);
 }
 
 void og__read_stages(og__reading *r) {
-    const og_yaml_node *list = given(r->p->tree, "stages");
+    const og_yaml_node *list = og__given(r->p->tree, "stages");
     int n = list ? list->n : 0;
     if (n == 0) {
         og_diags_error(r->d, list ? list->src : r->p->src, "the pipeline has no stages");
@@ -340,8 +338,8 @@ static void read_route(og__reading *r, og_spec_route *route, const og_yaml_pair 
     *route = (og_spec_route){.name = p->key, .src = p->src};
     check_name(r, p->src, "a route", p->key);
     route->when = og__read_when(r, p->value);
-    read_route_phases(r, route, given(p->value, "phases"));
-    const og_yaml_node *next = given(p->value, "next");
+    read_route_phases(r, route, og__given(p->value, "phases"));
+    const og_yaml_node *next = og__given(p->value, "next");
     if (!next) return;
     route->next = next->text;
     route->next_src = next->src;
@@ -349,7 +347,7 @@ static void read_route(og__reading *r, og_spec_route *route, const og_yaml_pair 
 }
 
 void og__read_routes(og__reading *r) {
-    const og_yaml_node *map = given(r->p->tree, "routes");
+    const og_yaml_node *map = og__given(r->p->tree, "routes");
     int n = map ? map->n : 0;
     if (n && !r->p->n_phases) {
         og_diags_error(r->d, map->src, "'routes' need 'phases'");

@@ -11,10 +11,9 @@
 static const struct {
     const char *path;
     og_schema schema;
-} sections[] = {
-    {"", OG_SCHEMA_PIPELINE},
+} sections[] = {{"", OG_SCHEMA_PIPELINE},
 #define ROW(name, path, schema) {path, schema},
-    OG_SECTIONS(ROW)
+                OG_SECTIONS(ROW)
 #undef ROW
 };
 
@@ -60,7 +59,8 @@ static int distance(const char *a, const char *b) {
     return row[n % 3][m];
 }
 
-static void nearer(const char *name, const char *candidate, const char **best, int *score) {
+static void nearer(const char *name, const char *candidate, const char **best,
+                   int *score) {
     int len = (int)strlen(name), other = (int)strlen(candidate);
     int limit = (len > other ? len : other) / 3;
     int d = distance(name, candidate);
@@ -107,7 +107,8 @@ bool og_value_fits(const og_yaml_node *n, int values) {
     return values & OG_VALUE_FLOAT && og_yaml_float(n, &f, NULL);
 }
 
-#define SCALARS (OG_VALUE_BOOL | OG_VALUE_INT | OG_VALUE_FLOAT | OG_VALUE_STRING | OG_VALUE_REF)
+#define SCALARS                                                                          \
+    (OG_VALUE_BOOL | OG_VALUE_INT | OG_VALUE_FLOAT | OG_VALUE_STRING | OG_VALUE_REF)
 
 static void value_words(int values, char *buf, size_t size) {
     static const struct {
@@ -208,11 +209,14 @@ static void check_item(const og_key *key, const og_yaml_node *v, bool named, boo
         inner.items = OG_VALUE_MAP;
         check_items(&inner, v, quiet, diags);
     } else if (v->kind == OG_YAML_SCALAR && allowed & SCALARS) {
-        if (!og_value_fits(v, allowed)) wrong_value(key->name, part, allowed, v, diags);
-        else if (key->has_min || key->has_max) check_range(key, v, diags);
+        if (!og_value_fits(v, allowed))
+            wrong_value(key->name, part, allowed, v, diags);
+        else if (key->has_min || key->has_max)
+            check_range(key, v, diags);
     } else if (v->kind == OG_YAML_MAP && allowed & OG_VALUE_MAP) {
         if (key->inner) og__keys_check(v, key->inner, quiet, diags);
-    } else if (v->kind == OG_YAML_SEQ ? !(allowed & OG_VALUE_LIST) : allowed != OG_VALUE_ANY) {
+    } else if (v->kind == OG_YAML_SEQ ? !(allowed & OG_VALUE_LIST)
+                                      : allowed != OG_VALUE_ANY) {
         wrong_value(key->name, part, allowed, v, diags);
     }
 }
@@ -232,12 +236,16 @@ static void check_value(const og_key *key, const og_yaml_node *v, bool quiet,
     case OG_YAML_NULL: break; /* not given; required keys are looked for elsewhere */
     case OG_YAML_SCALAR: check_scalar(key, v, diags); break;
     case OG_YAML_SEQ:
-        if (!(key->values & OG_VALUE_LIST)) wrong_value(key->name, "", key->values, v, diags);
-        else check_items(key, v, quiet, diags);
+        if (!(key->values & OG_VALUE_LIST))
+            wrong_value(key->name, "", key->values, v, diags);
+        else
+            check_items(key, v, quiet, diags);
         break;
     case OG_YAML_MAP:
-        if (!(key->values & OG_VALUE_MAP)) wrong_value(key->name, "", key->values, v, diags);
-        else check_map(key, v, quiet, diags);
+        if (!(key->values & OG_VALUE_MAP))
+            wrong_value(key->name, "", key->values, v, diags);
+        else
+            check_map(key, v, quiet, diags);
         break;
     }
 }
@@ -304,7 +312,8 @@ void og__keys_check(const og_yaml_node *map, og_section section, bool quiet,
                        og_yaml_kind_name(map->kind));
         return;
     }
-    for (int i = 0; i < map->n; i++) og__pair_check(&map->pairs[i], section, quiet, diags);
+    for (int i = 0; i < map->n; i++)
+        og__pair_check(&map->pairs[i], section, quiet, diags);
     check_required(map, section, diags);
 }
 

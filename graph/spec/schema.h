@@ -17,27 +17,27 @@ extern "C" {
 #endif
 
 /* Where a key may stand. name, path shown in messages and pages, schema */
-#define OG_SECTIONS(X)                                                           \
-    X(OG_SECTION_PIPELINE, "pipeline", OG_SCHEMA_PIPELINE)                       \
-    X(OG_SECTION_FIELD, "request.*", OG_SCHEMA_PIPELINE)                         \
-    X(OG_SECTION_AREA, "request.*.default", OG_SCHEMA_PIPELINE)                  \
-    X(OG_SECTION_STAGE, "stages[]", OG_SCHEMA_PIPELINE)                          \
-    X(OG_SECTION_CONSTRAINTS, "stages[].constraints", OG_SCHEMA_PIPELINE)        \
-    X(OG_SECTION_EDGE, "edges[]", OG_SCHEMA_PIPELINE)                            \
-    X(OG_SECTION_VIA, "edges[].via", OG_SCHEMA_PIPELINE)                         \
-    X(OG_SECTION_RESIZE, "edges[].via.resize", OG_SCHEMA_PIPELINE)               \
-    X(OG_SECTION_JOIN, "edges[].join", OG_SCHEMA_PIPELINE)                       \
-    X(OG_SECTION_ROUTE, "routes.*", OG_SCHEMA_PIPELINE)                          \
-    X(OG_SECTION_OVERLAY, "overlay", OG_SCHEMA_OVERLAY)                          \
-    X(OG_SECTION_OVERLAY_STAGE, "stages[]", OG_SCHEMA_OVERLAY)                   \
-    X(OG_SECTION_SAMPLING, "stages[].default_sampling_params", OG_SCHEMA_OVERLAY) \
-    X(OG_SECTION_PARALLEL, "stages[].parallel_config", OG_SCHEMA_OVERLAY)        \
-    X(OG_SECTION_RUNTIME, "stages[].runtime", OG_SCHEMA_OVERLAY)                 \
-    X(OG_SECTION_CONNECTOR, "connectors.*", OG_SCHEMA_OVERLAY)                   \
-    X(OG_SECTION_EXTRA, "connectors.*.extra", OG_SCHEMA_OVERLAY)                 \
-    X(OG_SECTION_OVERLAY_EDGE, "edges[]", OG_SCHEMA_OVERLAY)                     \
-    X(OG_SECTION_PLATFORM, "platforms.*", OG_SCHEMA_OVERLAY)                     \
-    X(OG_SECTION_ROUTING, "stages[].routing", OG_SCHEMA_OVERLAY)                 \
+#define OG_SECTIONS(X)                                                                   \
+    X(OG_SECTION_PIPELINE, "pipeline", OG_SCHEMA_PIPELINE)                               \
+    X(OG_SECTION_FIELD, "request.*", OG_SCHEMA_PIPELINE)                                 \
+    X(OG_SECTION_AREA, "request.*.default", OG_SCHEMA_PIPELINE)                          \
+    X(OG_SECTION_STAGE, "stages[]", OG_SCHEMA_PIPELINE)                                  \
+    X(OG_SECTION_CONSTRAINTS, "stages[].constraints", OG_SCHEMA_PIPELINE)                \
+    X(OG_SECTION_EDGE, "edges[]", OG_SCHEMA_PIPELINE)                                    \
+    X(OG_SECTION_VIA, "edges[].via", OG_SCHEMA_PIPELINE)                                 \
+    X(OG_SECTION_RESIZE, "edges[].via.resize", OG_SCHEMA_PIPELINE)                       \
+    X(OG_SECTION_JOIN, "edges[].join", OG_SCHEMA_PIPELINE)                               \
+    X(OG_SECTION_ROUTE, "routes.*", OG_SCHEMA_PIPELINE)                                  \
+    X(OG_SECTION_OVERLAY, "overlay", OG_SCHEMA_OVERLAY)                                  \
+    X(OG_SECTION_OVERLAY_STAGE, "stages[]", OG_SCHEMA_OVERLAY)                           \
+    X(OG_SECTION_SAMPLING, "stages[].default_sampling_params", OG_SCHEMA_OVERLAY)        \
+    X(OG_SECTION_PARALLEL, "stages[].parallel_config", OG_SCHEMA_OVERLAY)                \
+    X(OG_SECTION_RUNTIME, "stages[].runtime", OG_SCHEMA_OVERLAY)                         \
+    X(OG_SECTION_CONNECTOR, "connectors.*", OG_SCHEMA_OVERLAY)                           \
+    X(OG_SECTION_EXTRA, "connectors.*.extra", OG_SCHEMA_OVERLAY)                         \
+    X(OG_SECTION_OVERLAY_EDGE, "edges[]", OG_SCHEMA_OVERLAY)                             \
+    X(OG_SECTION_PLATFORM, "platforms.*", OG_SCHEMA_OVERLAY)                             \
+    X(OG_SECTION_ROUTING, "stages[].routing", OG_SCHEMA_OVERLAY)                         \
     X(OG_SECTION_DUPLEX, "duplex_session", OG_SCHEMA_OVERLAY)
 
 typedef enum og_schema { OG_SCHEMA_PIPELINE, OG_SCHEMA_OVERLAY } og_schema;

@@ -98,8 +98,10 @@ static void types_of(const og_key *key, int values, bool top, og_str *out) {
         case OG_VALUE_INT: numeric(key, "integer", out); break;
         case OG_VALUE_FLOAT: numeric(key, "number", out); break;
         case OG_VALUE_STRING:
-            if (top && key->words) words_of(key->words, out);
-            else og_str_add(out, "{\"type\": \"string\"}");
+            if (top && key->words)
+                words_of(key->words, out);
+            else
+                og_str_add(out, "{\"type\": \"string\"}");
             break;
         case OG_VALUE_LIST: list_of(key, top, out); break;
         case OG_VALUE_MAP: map_of(key, named, out); break;
@@ -122,8 +124,10 @@ static void property(const og_key *key, og_str *out) {
         bool bare = !strcmp(key->def, "true") || !strcmp(key->def, "false") ||
                     strspn(key->def, "-0123456789.") == strlen(key->def);
         og_str_add(out, ", \"default\": ");
-        if (bare) og_str_add(out, key->def);
-        else og__json_string(key->def, out);
+        if (bare)
+            og_str_add(out, key->def);
+        else
+            og__json_string(key->def, out);
     }
     if (key->flags & OG_KEY_UNSUPPORTED) og_str_add(out, ", \"deprecated\": true");
     og_str_add(out, ", \"allOf\": [");
@@ -174,7 +178,8 @@ void og_schema_json(og_schema schema, og_str *out) {
     int n;
     const og_key *keys = og_keys(schema, &n);
     const char *comma = "";
-    og_str_add(out, "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n");
+    og_str_add(out,
+               "{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n");
     og_str_addf(out, "  \"title\": \"omni-graph %s\",\n  \"$ref\": \"#/$defs/",
                 schema == OG_SCHEMA_PIPELINE ? "pipeline" : "overlay");
     def_name(first_section(schema), out);
@@ -189,7 +194,7 @@ void og_schema_json(og_schema schema, og_str *out) {
 }
 
 static void type_words(int values, og_str *out) {
-    static const char *const words[] = {"bool", "int",  "float", "string",
+    static const char *const words[] = {"bool", "int", "float",  "string",
                                         "list", "map", "$ value"};
     const char *comma = "";
     if (values == OG_VALUE_ANY) {
@@ -214,8 +219,10 @@ static void range_words(const og_key *key, og_str *out) {
 static void choice_words(const char *words, og_str *out) {
     og_str_add(out, " One of: `");
     for (; *words; words++) {
-        if (*words == '|') og_str_add(out, "`, `");
-        else og_str_addn(out, words, 1);
+        if (*words == '|')
+            og_str_add(out, "`, `");
+        else
+            og_str_addn(out, words, 1);
     }
     og_str_add(out, "`.");
 }
@@ -228,7 +235,8 @@ static void row(const og_key *key, og_str *out) {
     og_str_addf(out, " | %s%s%s | %s", key->def ? "`" : "", key->def ? key->def : "",
                 key->def ? "`" : "", key->doc);
     if (key->words) choice_words(key->words, out);
-    if (key->flags & OG_KEY_UNSUPPORTED) og_str_add(out, " *Known, without effect: warned.*");
+    if (key->flags & OG_KEY_UNSUPPORTED)
+        og_str_add(out, " *Known, without effect: warned.*");
     if (key->flags & OG_KEY_IGNORED) og_str_add(out, " *Accepted, without effect.*");
     if (key->flags & OG_KEY_OURS) og_str_add(out, " *Not in the public schema.*");
     if (key->flags & OG_KEY_STAGES) og_str_add(out, " *Default of every stage.*");
@@ -240,13 +248,15 @@ static void row(const og_key *key, og_str *out) {
 void og_schema_markdown(og_schema schema, og_str *out) {
     int n;
     const og_key *keys = og_keys(schema, &n);
-    og_str_addf(out, "# Keys of %s files\n\nMade from the key table by `omni-graph schema "
+    og_str_addf(out,
+                "# Keys of %s files\n\nMade from the key table by `omni-graph schema "
                 "--markdown`.\n",
                 schema == OG_SCHEMA_PIPELINE ? "pipeline" : "overlay");
     for (int s = OG_SECTION_NONE + 1; s < OG_SECTION_COUNT; s++) {
         if (!has_section(keys, n, s)) continue;
         bool first = s == (int)first_section(schema);
-        og_str_addf(out, "\n## %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
+        og_str_addf(out,
+                    "\n## %s\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
                     first ? "Root" : og_section_path((og_section)s));
         for (int i = 0; i < n; i++) {
             if ((int)keys[i].section == s && !(keys[i].flags & OG_KEY_REMOVED)) {

@@ -10,8 +10,8 @@
 /* Make room for item n of a growing array. False: out of memory, the array is kept. */
 bool og__grow(void **list, int n, int *cap, size_t size);
 
-/* A path found by name: beside `beside` (a file, or NULL), then in dirs, with `.yaml` added
- * when the name has no such end. A name with a `/` is a path as it is, relative to the
+/* A path found by name: beside `beside` (a file, or NULL), then in dirs, with `.yaml`
+ * added when the name has no such end. A name with a `/` is a path, relative to the
  * folder of `beside`. The string is in the arena; NULL: out of memory. When nothing is
  * there the first candidate is returned, so that an error can name it. */
 const char *og__find_yaml(const char *name, const char *beside, const char *const *dirs,
@@ -25,6 +25,15 @@ const char *og__canonical(const char *path, og_arena *a);
  * may be NULL. NULL: out of memory. */
 const og_yaml_node *og__merge(const og_yaml_node *base, const og_yaml_node *over,
                               bool keep_null, og_diags *d, og_arena *a);
+
+/* A growing list of nodes in place of a list that is being built; free list. */
+typedef struct og__items {
+    const og_yaml_node **list;
+    int n, cap;
+} og__items;
+
+/* False: out of memory. */
+bool og__items_add(og__items *l, const og_yaml_node *n);
 
 /* A growing list of pairs in place of a map that is being built. */
 typedef struct og__pairs {

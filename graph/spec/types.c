@@ -94,8 +94,9 @@ typedef struct reader {
 
 static bool expected(reader *r, const char *what) {
     const char *rest = r->text + r->at;
-    og_diags_error(r->diags, shifted(r->src, r->at), "expected %s%s%.20s%s in type '%.80s'",
-                   what, *rest ? ", not '" : " at the end", rest, *rest ? "'" : "", r->text);
+    og_diags_error(r->diags, shifted(r->src, r->at),
+                   "expected %s%s%.20s%s in type '%.80s'", what,
+                   *rest ? ", not '" : " at the end", rest, *rest ? "'" : "", r->text);
     return false;
 }
 
@@ -146,9 +147,9 @@ static bool read_dims(reader *r, og_type *t) {
     int max = kinds[t->kind].max_dims;
     do {
         if (t->n_dims == max) {
-            og_diags_error(r->diags, shifted(r->src, r->at),
-                           "type '%s' takes %s%d dim%s", kinds[t->kind].word,
-                           max ? "at most " : "", max, max == 1 ? "" : "s");
+            og_diags_error(r->diags, shifted(r->src, r->at), "type '%s' takes %s%d dim%s",
+                           kinds[t->kind].word, max ? "at most " : "", max,
+                           max == 1 ? "" : "s");
             return false;
         }
         if (!read_dim(r, &t->dims[t->n_dims++])) return false;
@@ -157,8 +158,8 @@ static bool read_dims(reader *r, og_type *t) {
 }
 
 static bool unknown_kind(reader *r, const char *word, size_t len) {
-    og_diags_error(r->diags, shifted(r->src, (size_t)(word - r->text)),
-                   "no type '%.*s'", (int)(len < 60 ? len : 60), word);
+    og_diags_error(r->diags, shifted(r->src, (size_t)(word - r->text)), "no type '%.*s'",
+                   (int)(len < 60 ? len : 60), word);
     og_str all = OG_STR_INIT;
     for (int i = 0; i < OG_TYPE_KIND_COUNT; i++) {
         og_str_addf(&all, "%s%s", i ? ", " : "", kinds[i].word);

@@ -24,22 +24,22 @@ extern "C" {
 #endif
 
 /* name, word, most dims it takes */
-#define OG_TYPE_KINDS(X)                                                        \
-    X(OG_TYPE_TEXT, "text", 0)                                                  \
-    X(OG_TYPE_BOOL, "bool", 0)                                                  \
-    X(OG_TYPE_INT, "int", 0)                                                    \
-    X(OG_TYPE_FLOAT, "float", 0)                                                \
-    X(OG_TYPE_SIZE, "size", 0)                                                  \
-    X(OG_TYPE_MESSAGES, "messages", 0)                                          \
-    X(OG_TYPE_IMAGE, "image", 0)                                                \
-    X(OG_TYPE_VIDEO, "video", 0)                                                \
-    X(OG_TYPE_AUDIO, "audio", 1)                                                \
-    X(OG_TYPE_TOKENS, "tokens", 0)                                              \
-    X(OG_TYPE_CODES, "codes", 1)                                                \
-    X(OG_TYPE_HIDDEN, "hidden", 2)                                              \
-    X(OG_TYPE_EMBEDS, "embeds", 2)                                              \
-    X(OG_TYPE_MEL, "mel", 1)                                                    \
-    X(OG_TYPE_LATENT, "latent", 1)                                              \
+#define OG_TYPE_KINDS(X)                                                                 \
+    X(OG_TYPE_TEXT, "text", 0)                                                           \
+    X(OG_TYPE_BOOL, "bool", 0)                                                           \
+    X(OG_TYPE_INT, "int", 0)                                                             \
+    X(OG_TYPE_FLOAT, "float", 0)                                                         \
+    X(OG_TYPE_SIZE, "size", 0)                                                           \
+    X(OG_TYPE_MESSAGES, "messages", 0)                                                   \
+    X(OG_TYPE_IMAGE, "image", 0)                                                         \
+    X(OG_TYPE_VIDEO, "video", 0)                                                         \
+    X(OG_TYPE_AUDIO, "audio", 1)                                                         \
+    X(OG_TYPE_TOKENS, "tokens", 0)                                                       \
+    X(OG_TYPE_CODES, "codes", 1)                                                         \
+    X(OG_TYPE_HIDDEN, "hidden", 2)                                                       \
+    X(OG_TYPE_EMBEDS, "embeds", 2)                                                       \
+    X(OG_TYPE_MEL, "mel", 1)                                                             \
+    X(OG_TYPE_LATENT, "latent", 1)                                                       \
     X(OG_TYPE_KV, "kv", 0)
 
 #define OG_TYPE_ENUM(name, word, dims) name,

@@ -15,6 +15,12 @@ bool og__grow(void **list, int n, int *cap, size_t size) {
     return true;
 }
 
+bool og__items_add(og__items *l, const og_yaml_node *n) {
+    if (!og__grow((void **)&l->list, l->n, &l->cap, sizeof *l->list)) return false;
+    l->list[l->n++] = n;
+    return true;
+}
+
 static bool exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
@@ -36,8 +42,8 @@ const char *og__find_yaml(const char *name, const char *beside, const char *cons
                           int n_dirs, og_arena *a) {
     const char *end = has_end(name) ? "" : ".yaml";
     if (name[0] == '/') return og_arena_printf(a, "%s%s", name, end);
-    const char *first =
-        og_arena_printf(a, "%.*s%s%s", folder_len(beside), beside ? beside : "", name, end);
+    const char *first = og_arena_printf(a, "%.*s%s%s", folder_len(beside),
+                                        beside ? beside : "", name, end);
     if (!first || exists(first) || strchr(name, '/')) return first;
     for (int i = 0; i < n_dirs; i++) {
         const char *path = og_arena_printf(a, "%s/%s%s", dirs[i], name, end);
@@ -102,14 +108,17 @@ static bool merge_pair(og__pairs *m, const og_yaml_pair *p, const merging *how) 
     bool removes = p->value->kind == OG_YAML_NULL && below && below->kind != OG_YAML_NULL;
     if (removes && !how->keep_null) {
         if (p->value->empty) {
-            og_diags_warn(how->d, p->src, "an empty '%.60s' removes the one below", p->key);
-            og_diags_hint(how->d, "it is set at %s:%d; write 'null' to say that it is meant",
+            og_diags_warn(how->d, p->src, "an empty '%.60s' removes the one below",
+                          p->key);
+            og_diags_hint(how->d,
+                          "it is set at %s:%d; write 'null' to say that it is meant",
                           below->src.file ? below->src.file : "?", below->src.line);
         }
         og__pairs_remove(m, p->key);
         return true;
     }
-    const og_yaml_node *merged = og__merge(below, p->value, how->keep_null, how->d, how->a);
+    const og_yaml_node *merged =
+        og__merge(below, p->value, how->keep_null, how->d, how->a);
     return merged && og__pairs_set(m, p->key, p->src, merged);
 }
 

@@ -1,6 +1,6 @@
 /* Every file of tests/bad says in its first line what must be reported, and where:
  *     # expect: LINE:COL: part of the message
- * Files called overlay_* are overlays, all others pipelines. LINE:COL may be of a base. */
+ * Files called overlay_* are overlays, all others pipelines. */
 #include <dirent.h>
 
 #include "spec_test.h"
@@ -12,7 +12,8 @@ static bool matches(const og_diag *m, int line, int col, const char *text) {
            strstr(m->msg, text);
 }
 
-static int check(const char *path, const char *name, int line, int col, const char *text) {
+static int check(const char *path, const char *name, int line, int col,
+                 const char *text) {
     og_diags *d = og_diags_create();
     og_err err = OG_ERR_INIT;
     og_pipeline *p = NULL;

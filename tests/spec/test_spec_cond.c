@@ -101,7 +101,7 @@ static void test_errors(void **state) {
 static og_tri lookup(void *user, const og_cond *leaf) {
     (void)user;
     if (leaf->is_cfg) return OG_UNKNOWN;
-    return !strcmp(leaf->field, "a") ? OG_TRUE
+    return !strcmp(leaf->field, "a")   ? OG_TRUE
            : !strcmp(leaf->field, "b") ? OG_FALSE
                                        : OG_UNKNOWN;
 }
@@ -156,7 +156,8 @@ static void test_leaves_and_values(void **state) {
     assert_int_equal(og_cond_test_text(cond("a"), NULL), OG_FALSE);
     const og_yaml_node *root;
     og_err err = OG_ERR_INIT;
-    assert_int_equal(og_yaml_parse("l", "[text, audio]", 13, arena, diags, &root, &err), 0);
+    assert_int_equal(og_yaml_parse("l", "[text, audio]", 13, arena, diags, &root, &err),
+                     0);
     assert_int_equal(og_cond_test_node(cond("a has audio"), root), OG_TRUE);
     assert_int_equal(og_cond_test_node(cond("a has image"), root), OG_FALSE);
     assert_int_equal(og_cond_test_node(cond("a"), root), OG_TRUE);
@@ -167,12 +168,18 @@ static void test_types(void **state) {
     static const struct {
         const char *text, *want;
     } good[] = {
-        {"text", "text"}, {"bool?", "bool?"}, {"audio[24000]", "audio[24000]"},
+        {"text", "text"},
+        {"bool?", "bool?"},
+        {"audio[24000]", "audio[24000]"},
         {"codes[$num_code_groups]", "codes[$num_code_groups]"},
         {"hidden[$thinker.hidden_size]?", "hidden[$thinker.hidden_size]?"},
-        {"list(image)?", "list(image)?"}, {"list( audio[16000] ) ?", "list(audio[16000])?"},
-        {"embeds[_]", "embeds[_]"}, {"hidden[3, 4]", "hidden[3, 4]"},
-        {"latent[16]", "latent[16]"}, {"kv", "kv"}, {"size", "size"},
+        {"list(image)?", "list(image)?"},
+        {"list( audio[16000] ) ?", "list(audio[16000])?"},
+        {"embeds[_]", "embeds[_]"},
+        {"hidden[3, 4]", "hidden[3, 4]"},
+        {"latent[16]", "latent[16]"},
+        {"kv", "kv"},
+        {"size", "size"},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         og_type t;
@@ -187,10 +194,24 @@ static void test_types(void **state) {
         const char *text;
         int col;
     } bad[] = {
-        {"", 1}, {"txt", 1}, {"codes[", 7}, {"codes[]", 7}, {"codes[0]", 7}, {"codes[1", 8},
-        {"codes[1,2]", 9}, {"text[1]", 6}, {"list image", 6}, {"list(image", 11},
-        {"list(list(image))", 6}, {"codes[-1]", 7}, {"codes[$]", 7}, {"audio??", 7},
-        {"audio x", 7}, {"codes[99999999999999]", 19}, {"[1]", 1}, {"list()", 6},
+        {"", 1},
+        {"txt", 1},
+        {"codes[", 7},
+        {"codes[]", 7},
+        {"codes[0]", 7},
+        {"codes[1", 8},
+        {"codes[1,2]", 9},
+        {"text[1]", 6},
+        {"list image", 6},
+        {"list(image", 11},
+        {"list(list(image))", 6},
+        {"codes[-1]", 7},
+        {"codes[$]", 7},
+        {"audio??", 7},
+        {"audio x", 7},
+        {"codes[99999999999999]", 19},
+        {"[1]", 1},
+        {"list()", 6},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         og_type t;
@@ -208,7 +229,7 @@ static void test_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(test_precedence),  TEST(test_errors), TEST(test_three_values),
+        TEST(test_precedence),        TEST(test_errors), TEST(test_three_values),
         TEST(test_leaves_and_values), TEST(test_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

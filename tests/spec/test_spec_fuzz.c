@@ -1,6 +1,6 @@
-/* Bytes that nobody meant: random mutations of good files, and allocations that fail. The
- * only demand is an error or a result, never a crash, a leak or a hang. The seed is fixed;
- * OG_FUZZ_ROUNDS makes the walk longer. */
+/* Bytes that nobody meant: random mutations of good files, and allocations that fail.
+ * The only demand is an error or a result, never a crash, a leak or a hang. The seed is
+ * fixed; OG_FUZZ_ROUNDS makes the walk longer. */
 #include <dirent.h>
 #include <time.h>
 
@@ -55,13 +55,15 @@ static const char overlay_seed[] =
     "    engine_args: {max_num_seqs: 3}\n    runtime: {devices: \"0\"}\n"
     "    default_sampling_params: &s {top_k: 1, seed: null}\n"
     "    output_connectors: {to_stage_1: shm}\n"
-    "  - {stage_id: 1, input_connectors: {from_stage_0: shm}, default_sampling_params: *s}\n"
+    "  - {stage_id: 1, input_connectors: {from_stage_0: shm}, default_sampling_params: "
+    "*s}\n"
     "platforms: {cuda: {stages: [{stage_id: 1, devices: \"1\", env: {<<: {A: 1}}}]}}\n";
 
 static size_t mutate(char *out, const seed_text *from) {
-    static const char bits[][8] = {"{", "}", "[", "]", ": ", "- ", "\n", "?", "&a ", "*a", "null",
-                                   "~", "\"", "'", "$", "<<: ", "..", "-1", "1e9", "\xff",
-                                   "|\n", "#", "\t", "!!x ", ",", "not ", "==", "(", "  ", "%"};
+    static const char bits[][8] = {
+        "{",    "}", "[",  "]",    ": ", "- ",   "\n", "?",  "&a ", "*a",
+        "null", "~", "\"", "'",    "$",  "<<: ", "..", "-1", "1e9", "\xff",
+        "|\n",  "#", "\t", "!!x ", ",",  "not ", "==", "(",  "  ",  "%"};
     size_t len = from->len;
     memcpy(out, from->text, len);
     for (uint32_t edits = 1 + rnd(6); edits; edits--) {
@@ -170,8 +172,9 @@ static void test_random_bytes(void **state) {
     og_arena *a = og_arena_create();
     og_diags *d = og_diags_create();
     for (int i = 0; i < 5000; i++) {
-        static const char *const words[] = {"a", "not ", "and ", "or ", "(", ")", "==", " has ",
-                                            "$x.y", "\"", "1", ".", "$", " "};
+        static const char *const words[] = {"a", "not ", "and ",  "or ",  "(",
+                                            ")", "==",   " has ", "$x.y", "\"",
+                                            "1", ".",    "$",     " "};
         char cond[200] = "";
         for (uint32_t n = rnd(12); n; n--) strcat(cond, words[rnd(14)]);
         const og_cond *c = og_cond_parse(cond, (og_src){"c", 1, 1}, a, d);
@@ -222,8 +225,14 @@ static int walk_overlay(const char *path) {
     og_diags *d = og_diags_create();
     og_overlay *ov = NULL;
     og_err err = OG_ERR_INIT;
-    og_overlay_opts o = {.path = path, .platform = "cuda", .stages = refs, .n_stages = 2,
-                         .flags = &flag, .n_flags = 1, .sets = sets, .n_sets = 1,
+    og_overlay_opts o = {.path = path,
+                         .platform = "cuda",
+                         .stages = refs,
+                         .n_stages = 2,
+                         .flags = &flag,
+                         .n_flags = 1,
+                         .sets = sets,
+                         .n_sets = 1,
                          .stage_overrides = "{\"a\": {\"enforce_eager\": true}}"};
     int rc = d ? og_overlay_load(&o, d, &ov, &err) : OG_ENOMEM;
     assert_true((rc == 0) == (ov != NULL));
@@ -266,7 +275,8 @@ static void test_failing_allocations(void **state) {
     walk(walk_pipeline, "dialogue", 0);
     walk(walk_pipeline, OG_SOURCE_DIR "/tests/bad/edge_stage.yaml", OG_ESPEC);
     temp_dir(dir, sizeof dir);
-    write_file(dir, "none.yaml", "dtype: float16\nstages: [{stage_id: 0, max_num_seqs: 1}]\n");
+    write_file(dir, "none.yaml",
+               "dtype: float16\nstages: [{stage_id: 0, max_num_seqs: 1}]\n");
     write_file(dir, "o.yaml", overlay_seed);
     snprintf(path, sizeof path, "%s/o.yaml", dir);
     walk(walk_overlay, path, 0);

@@ -72,8 +72,9 @@ static void test_b001_nothing_beside_a_block_vanishes(void **state) {
 
 static void test_b001_flat_over_nested_base(void **state) {
     (void)state;
-    write_file(dir, "base.yaml", "stages: [{stage_id: 0, engine_args: {max_num_seqs: 32}, "
-                                 "runtime: {devices: \"1\", num_replicas: 2}}]\n");
+    write_file(dir, "base.yaml",
+               "stages: [{stage_id: 0, engine_args: {max_num_seqs: 32}, "
+               "runtime: {devices: \"1\", num_replicas: 2}}]\n");
     load_text("base_config: base.yaml\nstages: [{stage_id: 0, max_num_seqs: 4, "
               "devices: \"0\"}]\n");
     effective_is("0", "max_num_seqs", "4");
@@ -100,16 +101,17 @@ static void test_b003_every_way_in_gives_the_same(void **state) {
     (void)state;
     const char *dirs[] = {dir};
     char path[512];
-    write_file(dir, "same.yaml", "async_chunk: false\nstages: [{stage_id: 0, "
-                                 "engine_args: {max_num_seqs: 3}}]\n");
+    write_file(dir, "same.yaml",
+               "async_chunk: false\nstages: [{stage_id: 0, "
+               "engine_args: {max_num_seqs: 3}}]\n");
     load("same.yaml");
     char *first = dump(OG_OVERLAY_EFFECTIVE), *merged = dump(OG_OVERLAY_MERGED);
     snprintf(path, sizeof path, "%s/./same.yaml", dir);
     const char *names[] = {"same", "same.yaml", path};
     for (int i = 0; i < 3; i++) {
         og_overlay_destroy(ov);
-        og_overlay_opts o = {.path = names[i], .dirs = dirs, .n_dirs = 1,
-                             .platform = "cuda"};
+        og_overlay_opts o = {
+            .path = names[i], .dirs = dirs, .n_dirs = 1, .platform = "cuda"};
         assert_int_equal(og_overlay_load(&o, d, &ov, &err), 0);
         char *again = dump(OG_OVERLAY_EFFECTIVE), *raw = dump(OG_OVERLAY_MERGED);
         assert_string_equal(again, first);
@@ -138,9 +140,10 @@ static void test_b004_stage_twice(void **state) {
 
 static void test_b008_spelling(void **state) {
     (void)state;
-    load_text("async_chunk: off\nconnectors: {on: {name: shm}, n: {name: shm}}\n"
-              "pipeline: no\nstages: [{stage_id: 0, devices: 0, "
-              "default_sampling_params: {stop: [yes, no], extra_args: {x: off, y: 1e-1}}}]\n");
+    load_text(
+        "async_chunk: off\nconnectors: {on: {name: shm}, n: {name: shm}}\n"
+        "pipeline: no\nstages: [{stage_id: 0, devices: 0, "
+        "default_sampling_params: {stop: [yes, no], extra_args: {x: off, y: 1e-1}}}]\n");
     char *json = dump(OG_OVERLAY_MERGED);
     assert_non_null(strstr(json, "\"async_chunk\": false"));
     assert_non_null(strstr(json, "\"on\": {"));
@@ -175,7 +178,8 @@ static void test_b011_chains(void **state) {
 
 static void test_b011_three_levels(void **state) {
     (void)state;
-    write_file(dir, "deep/c.yaml", "dtype: float32\nstages: [{stage_id: 1, max_num_seqs: 1}]\n");
+    write_file(dir, "deep/c.yaml",
+               "dtype: float32\nstages: [{stage_id: 1, max_num_seqs: 1}]\n");
     write_file(dir, "b.yaml", "base_config: deep/c.yaml\nstages: [{stage_id: 0}]\n");
     load_text("base_config: b.yaml\nstages: [{stage_id: 1, max_num_seqs: 2}]\n");
     effective_is("1", "max_num_seqs", "2");
@@ -264,8 +268,8 @@ static void test_platform(void **state) {
 }
 
 static const og_stage_ref refs[] = {
-    {"text", 0, "encoder"}, {"dit", 0, "dit"}, {"vae", 0, "vae"}, {"talker", 1, "ar_decoder"},
-    {"speaker", -1, "encoder"},
+    {"text", 0, "encoder"},      {"dit", 0, "dit"},          {"vae", 0, "vae"},
+    {"talker", 1, "ar_decoder"}, {"speaker", -1, "encoder"},
 };
 
 static int load_refs(og_overlay_opts o, const char *text) {
@@ -277,13 +281,15 @@ static int load_refs(og_overlay_opts o, const char *text) {
 
 static void test_owners_and_names(void **state) {
     (void)state;
-    assert_int_equal(load_refs((og_overlay_opts){0},
-                               "dtype: bfloat16\nstages:\n"
-                               "  - {stage_id: 0, devices: \"0,1\", vae_use_tiling: true, "
-                               "default_sampling_params: {num_inference_steps: 20, seed: 3, "
-                               "temperature: 1}}\n"
-                               "  - {name: vae, dtype: float32}\n"
-                               "  - {name: speaker, backend: cpu}\n"), 0);
+    assert_int_equal(
+        load_refs((og_overlay_opts){0},
+                  "dtype: bfloat16\nstages:\n"
+                  "  - {stage_id: 0, devices: \"0,1\", vae_use_tiling: true, "
+                  "default_sampling_params: {num_inference_steps: 20, seed: 3, "
+                  "temperature: 1}}\n"
+                  "  - {name: vae, dtype: float32}\n"
+                  "  - {name: speaker, backend: cpu}\n"),
+        0);
     effective_is("text", "vae_use_tiling", NULL);
     effective_is("vae", "vae_use_tiling", "true");
     effective_is("dit", "default_sampling_params.num_inference_steps", "20");
@@ -301,10 +307,12 @@ static void test_owners_and_names(void **state) {
 
 static void test_unknown_stages(void **state) {
     (void)state;
-    assert_int_equal(load_refs((og_overlay_opts){0}, "stages: [{stage_id: 7}]\n"), OG_ESPEC);
+    assert_int_equal(load_refs((og_overlay_opts){0}, "stages: [{stage_id: 7}]\n"),
+                     OG_ESPEC);
     assert_said(d, "the pipeline has no stage with id 7");
     assert_said(d, "stages are text (0), dit (0), vae (0), talker (1), speaker");
-    assert_int_equal(load_refs((og_overlay_opts){0}, "stages: [{name: taker}]\n"), OG_ESPEC);
+    assert_int_equal(load_refs((og_overlay_opts){0}, "stages: [{name: taker}]\n"),
+                     OG_ESPEC);
     assert_said(d, "did you mean 'talker'?");
 }
 
@@ -313,14 +321,19 @@ static void test_precedence(void **state) {
     const char *sets[] = {"talker.max_num_seqs=5", "async_chunk=off",
                           "talker.default_sampling_params.stop_token_ids=[1, 2]",
                           "0.gpu_memory_utilization=0.25"};
-    const og_overlay_flag flags[] = {{"max_num_seqs", "3"}, {"dtype", "float16"},
-                                     {"enable_prefix_caching", "false"}};
-    og_overlay_opts o = {.sets = sets, .n_sets = 4, .flags = flags, .n_flags = 3,
-                         .stage_overrides = "{\"1\": {\"max_num_seqs\": 4, \"max_model_len\": "
-                                            "64}, \"dit\": {\"enforce_eager\": true}}"};
+    const og_overlay_flag flags[] = {
+        {"max_num_seqs", "3"}, {"dtype", "float16"}, {"enable_prefix_caching", "false"}};
+    og_overlay_opts o = {.sets = sets,
+                         .n_sets = 4,
+                         .flags = flags,
+                         .n_flags = 3,
+                         .stage_overrides =
+                             "{\"1\": {\"max_num_seqs\": 4, \"max_model_len\": "
+                             "64}, \"dit\": {\"enforce_eager\": true}}"};
     assert_int_equal(load_refs(o, "dtype: bfloat16\nstages:\n  - {stage_id: 1, "
                                   "max_num_seqs: 1, dtype: float32}\nplatforms: {cuda: "
-                                  "{stages: [{stage_id: 1, max_num_seqs: 2}]}}\n"), 0);
+                                  "{stages: [{stage_id: 1, max_num_seqs: 2}]}}\n"),
+                     0);
     effective_is("talker", "max_num_seqs", "5");
     effective_is("text", "max_num_seqs", "3");
     effective_is("talker", "max_model_len", "64");
@@ -338,7 +351,8 @@ static void test_precedence(void **state) {
     assert_int_equal(n->src.line, 0);
     og_str s = OG_STR_INIT;
     og_overlay_explain(ov, &s);
-    assert_non_null(strstr(s.data, "talker.max_num_seqs = 5  (--set talker.max_num_seqs=5)"));
+    assert_non_null(
+        strstr(s.data, "talker.max_num_seqs = 5  (--set talker.max_num_seqs=5)"));
     assert_non_null(strstr(s.data, "talker.dtype = \"float16\"  (--dtype float16)"));
     assert_non_null(strstr(s.data, "dit.enforce_eager = true  (--stage-overrides)"));
     assert_non_null(strstr(s.data, "talker.num_replicas = 1  (default)"));
@@ -369,7 +383,10 @@ static void test_bad_flags(void **state) {
         assert_int_equal(load_refs(o, "{}"), OG_ESPEC);
         assert_said(d, cases[i].words);
     }
-    static const char *const json[] = {"[]", "{", "{\"talker\": 3}", "{\"x\": {}}",
+    static const char *const json[] = {"[]",
+                                       "{",
+                                       "{\"talker\": 3}",
+                                       "{\"x\": {}}",
                                        "{\"1\": {\"max_num_seqs\": \"many\"}}",
                                        "{\"1\": {}, \"1\": {}}"};
     for (size_t i = 0; i < sizeof json / sizeof *json; i++) {
@@ -431,15 +448,84 @@ static void test_links(void **state) {
 
 static void test_warnings(void **state) {
     (void)state;
-    load_text("dtyp: float32\nstages:\n  - {stage_id: 0, max_num_seq: 3, quantization: fp8, "
-              "tensor_parallel_size: 1, async_scheduling: true}\n"
-              "connectors: {a: {extra: {anything: 1}}}\ncustom_voice_dir: ${HOME}\n");
+    load_text(
+        "dtyp: float32\nstages:\n  - {stage_id: 0, max_num_seq: 3, quantization: fp8, "
+        "tensor_parallel_size: 1, async_scheduling: true}\n"
+        "connectors: {a: {extra: {anything: 1}}}\ncustom_voice_dir: ${HOME}\n");
     assert_said(d, "o.yaml:1:1: warning: unknown key 'dtyp' is not used");
     assert_said(d, "did you mean 'dtype'?");
     assert_said(d, "did you mean 'max_num_seqs'?");
     assert_said(d, "'quantization' is known but has no effect here");
     assert_said(d, "'${...}' is not replaced");
     assert_int_equal(og_diags_warnings(d), 4);
+}
+
+static void note_change(void *user, const og_overlay_change *c) {
+    og_str_addf(user, "%s%s%s %c%c %d\n", c->stage ? c->stage : "", c->stage ? "." : "",
+                c->path, c->before ? '1' : '0', c->after ? '1' : '0', (int)c->reload);
+}
+
+static void test_changes(void **state) {
+    og_overlay *first;
+    og_str s = OG_STR_INIT;
+    (void)state;
+    load_text(
+        "async_chunk: true\nstages:\n  - {stage_id: 0, max_num_seqs: 1, devices: \"0\", "
+        "dtype: float32, default_sampling_params: {top_k: 1, seed: 2}}\n");
+    first = ov;
+    assert_int_equal(og_overlay_diff(first, first, note_change, &s), 0);
+    assert_null(s.data);
+    load_text(
+        "async_chunk: false\nstages:\n  - {stage_id: 0, max_num_seqs: 2, num_replicas: 2,"
+        " dtype: float16, default_sampling_params: {top_k: 1, seed: 3}}\n");
+    assert_int_equal(og_overlay_diff(first, ov, note_change, &s), 0);
+    assert_string_equal(s.data,
+                        "0.max_num_seqs 11 1\n0.devices 10 2\n0.dtype 11 0\n"
+                        "0.default_sampling_params.seed 11 1\n0.num_replicas 01 2\n"
+                        "async_chunk 11 1\n");
+    og_str_free(&s);
+    og_overlay_destroy(first);
+}
+
+/* Our own overlays load without a word, each against its pipeline. */
+static void test_our_overlays(void **state) {
+    static const char *const dirs[] = {OG_SOURCE_DIR "/pipelines"};
+    static const char *const files[][2] = {
+        {"qwen3_tts", "qwen3_tts"},
+        {"qwen3_tts_2gpu", "qwen3_tts"},
+        {"qwen3_tts_replicas", "qwen3_tts"},
+        {"qwen3_tts_dummy", "qwen3_tts"},
+        {"qwen3_omni", "qwen3_omni"},
+        {"cosyvoice3", "cosyvoice3"},
+        {"qwen_image", "qwen_image"},
+        {"qwen_image", "qwen_image_edit"},
+        {"wan2_2_i2v", "wan2_2_i2v"},
+        {"bagel", "bagel"},
+        {"higgs_v3", "higgs_v3"},
+        {"qwen3_tts", "dialogue"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        og_pipeline *p;
+        og_stage_ref own[16];
+        const char *deploy = OG_SOURCE_DIR "/deploy";
+        assert_int_equal(og_pipeline_load(files[i][1], dirs, 1, d, &p, &err), 0);
+        for (int k = 0; k < p->n_stages; k++) {
+            const og_spec_stage *s = &p->stages[k];
+            own[k] = (og_stage_ref){s->name, s->id, s->node};
+        }
+        og_overlay_opts o = {.path = files[i][0],
+                             .dirs = &deploy,
+                             .n_dirs = 1,
+                             .platform = i % 2 ? "cpu" : "cuda",
+                             .stages = own,
+                             .n_stages = p->n_stages};
+        assert_int_equal(og_overlay_load(&o, d, &ov, &err), 0);
+        assert_silent(d);
+        og_overlay_destroy(ov);
+        og_pipeline_destroy(p);
+    }
+    ov = NULL;
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -465,6 +551,8 @@ int main(void) {
         TEST(test_no_file),
         TEST(test_links),
         TEST(test_warnings),
+        TEST(test_changes),
+        TEST(test_our_overlays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

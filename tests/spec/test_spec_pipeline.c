@@ -47,7 +47,8 @@ static void test_qwen3_tts(void **state) {
     const og_spec_stage *talker = &p->stages[og_pipeline_stage(p, "talker")];
     assert_int_equal(talker->id, 0);
     assert_string_equal(talker->node, "ar_decoder");
-    assert_string_equal(talker->stop_token_ids->items[0]->text, "$talker.codec_eos_token_id");
+    assert_string_equal(talker->stop_token_ids->items[0]->text,
+                        "$talker.codec_eos_token_id");
     assert_string_equal(talker->min_tokens->text, "2");
     const og_spec_stage *codec = &p->stages[og_pipeline_stage(p, "ref_codec")];
     assert_int_equal(codec->id, -1);

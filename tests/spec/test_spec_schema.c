@@ -9,11 +9,13 @@ static void check_table(og_schema schema) {
     for (int i = 0; i < n; i++) {
         const og_key *k = &keys[i];
         if (!k->name || !k->doc || !k->doc[0] || !k->values) fail_msg("row %d", i);
-        if (og_key_find(k->section, k->name) != k) fail_msg("'%s' is listed twice", k->name);
+        if (og_key_find(k->section, k->name) != k)
+            fail_msg("'%s' is listed twice", k->name);
         if (k->inner && !(k->values & (OG_VALUE_MAP | OG_VALUE_LIST))) {
             fail_msg("'%s' has keys but is no map", k->name);
         }
-        if (k->has_min && k->has_max && k->min >= k->max) fail_msg("range of '%s'", k->name);
+        if (k->has_min && k->has_max && k->min >= k->max)
+            fail_msg("range of '%s'", k->name);
         if (k->flags & OG_KEY_REMOVED) continue;
         if (k->doc[strlen(k->doc) - 1] != '.') fail_msg("'%s': no full stop", k->name);
     }
@@ -27,7 +29,8 @@ static void test_table(void **state) {
 
 static void test_near(void **state) {
     (void)state;
-    assert_string_equal(og_key_near(OG_SECTION_OVERLAY_STAGE, "max_num_seq"), "max_num_seqs");
+    assert_string_equal(og_key_near(OG_SECTION_OVERLAY_STAGE, "max_num_seq"),
+                        "max_num_seqs");
     assert_string_equal(og_key_near(OG_SECTION_OVERLAY_STAGE, "divices"), "devices");
     assert_string_equal(og_key_near(OG_SECTION_EDGE, "hokk"), "hook");
     assert_string_equal(og_key_near(OG_SECTION_EDGE, "form"), "from");
@@ -62,7 +65,8 @@ static void check_refs(const json_t *root, const json_t *j) {
     json_object_foreach((json_t *)j, key, v) {
         if (!strcmp(key, "$ref")) {
             const char *name = json_string_value(v) + strlen("#/$defs/");
-            if (!json_object_get(json_object_get(root, "$defs"), name)) fail_msg("%s", name);
+            if (!json_object_get(json_object_get(root, "$defs"), name))
+                fail_msg("%s", name);
         }
         check_refs(root, v);
     }

@@ -105,13 +105,29 @@ static void test_numbers(void **state) {
         int64_t v;
         bool ok;
     } ints[] = {
-        {"0", 0, true}, {"-7", -7, true}, {"+7", 7, true}, {"1_024", 1024, true},
-        {"0x1F", 31, true}, {"0o17", 15, true}, {"4096.0", 4096, true}, {"1e3", 1000, true},
-        {"34359738368", 34359738368, true}, {"9223372036854775807", INT64_MAX, true},
-        {"9223372036854775808", 0, false}, {"", 0, false}, {"_1", 0, false},
-        {"1__0", 0, false}, {"1_", 0, false}, {"1.5", 0, false}, {"0x", 0, false},
-        {"-0x1", 0, false}, {"12a", 0, false}, {"nan", 0, false}, {" 1", 0, false},
-        {"1e400", 0, false}, {"--1", 0, false},
+        {"0", 0, true},
+        {"-7", -7, true},
+        {"+7", 7, true},
+        {"1_024", 1024, true},
+        {"0x1F", 31, true},
+        {"0o17", 15, true},
+        {"4096.0", 4096, true},
+        {"1e3", 1000, true},
+        {"34359738368", 34359738368, true},
+        {"9223372036854775807", INT64_MAX, true},
+        {"9223372036854775808", 0, false},
+        {"", 0, false},
+        {"_1", 0, false},
+        {"1__0", 0, false},
+        {"1_", 0, false},
+        {"1.5", 0, false},
+        {"0x", 0, false},
+        {"-0x1", 0, false},
+        {"12a", 0, false},
+        {"nan", 0, false},
+        {" 1", 0, false},
+        {"1e400", 0, false},
+        {"--1", 0, false},
     };
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
         og_yaml_node n = scalar(ints[i].text);
@@ -124,9 +140,18 @@ static void test_numbers(void **state) {
         double v;
         bool ok;
     } floats[] = {
-        {"0.5", 0.5, true}, {"1e-1", 0.1, true}, {".5", 0.5, true}, {"5.", 5, true},
-        {"-.inf", -1.0 / 0.0, true}, {"1", 1, true}, {"0x10", 16, true}, {".", 0, false},
-        {"1e", 0, false}, {"inf", 0, false}, {"0x1p3", 0, false}, {"1,5", 0, false},
+        {"0.5", 0.5, true},
+        {"1e-1", 0.1, true},
+        {".5", 0.5, true},
+        {"5.", 5, true},
+        {"-.inf", -1.0 / 0.0, true},
+        {"1", 1, true},
+        {"0x10", 16, true},
+        {".", 0, false},
+        {"1e", 0, false},
+        {"inf", 0, false},
+        {"0x1p3", 0, false},
+        {"1,5", 0, false},
     };
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
         og_yaml_node n = scalar(floats[i].text);
@@ -138,8 +163,9 @@ static void test_numbers(void **state) {
 
 static void test_guess(void **state) {
     (void)state;
-    static const char *const cases[] = {"btrue", "bFalse", "i12", "i-3", "f1.5", "f1e-1",
-                                        "sno", "syes", "s1.2.3", "s", "s0,1"};
+    static const char *const cases[] = {"btrue",  "bFalse", "i12", "i-3",
+                                        "f1.5",   "f1e-1",  "sno", "syes",
+                                        "s1.2.3", "s",      "s0,1"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         og_yaml_node n = scalar(cases[i] + 1);
         assert_int_equal(og_yaml_guess(&n), cases[i][0]);
@@ -183,9 +209,11 @@ static void test_b009_depth(void **state) {
     assert_said(p.d, "nested too deeply (limit is 64 levels)");
     done(&p);
     og_free(deep);
-    refuse("a: &a [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n"
-           "b: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n",
-           OG_ELIMIT, 2, 40, "nested too deeply");
+    refuse(
+        "a: &a "
+        "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n"
+        "b: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[*a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n",
+        OG_ELIMIT, 2, 40, "nested too deeply");
 }
 
 static void test_b009_merging_counts(void **state) {
@@ -217,8 +245,12 @@ static void test_b014_byte_order_mark(void **state) {
         assert_int_equal(p.root->items[0]->pairs[0].src.col, 3);
         done(&p);
     }
-    refuse("\xef\xbb\xbf" "a: 1\r\na: 2\r\n", OG_ESPEC, 2, 1, "  a: 2\n  ^");
-    parsed p = parse_n("\xff\xfe" "a\0:\0", 6);
+    refuse("\xef\xbb\xbf"
+           "a: 1\r\na: 2\r\n",
+           OG_ESPEC, 2, 1, "  a: 2\n  ^");
+    parsed p = parse_n("\xff\xfe"
+                       "a\0:\0",
+                       6);
     assert_said(p.d, "UTF-16");
     done(&p);
 }
@@ -277,7 +309,8 @@ static void test_files(void **state) {
     og_err err = OG_ERR_INIT;
     og_arena *a = og_arena_create();
     const og_yaml_node *root;
-    assert_int_equal(og_yaml_load("/nonexistent/x.yaml", a, NULL, &root, &err), OG_ENOENT);
+    assert_int_equal(og_yaml_load("/nonexistent/x.yaml", a, NULL, &root, &err),
+                     OG_ENOENT);
     og_err_clear(&err);
     assert_int_equal(og_yaml_load(OG_SOURCE_DIR "/tests", a, NULL, &root, &err), OG_EIO);
     assert_non_null(strstr(err.msg, "is a directory"));
