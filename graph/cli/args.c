@@ -56,11 +56,12 @@ static bool find_letter(const og__cli *cli, char letter, found *out) {
 }
 
 static int add_names(const og__opt *table, const char **names, int n) {
-    for (const og__opt *o = table; o && o->name && n < NAMES_MAX; o++) names[n++] = o->name;
+    for (const og__opt *o = table; o && o->name && n < NAMES_MAX; o++)
+        names[n++] = o->name;
     return n;
 }
 
-static int unknown(const og__cli *cli, const char *name, size_t len) {
+static int unknown(og__cli *cli, const char *name, size_t len) {
     const char *names[NAMES_MAX];
     char text[128];
     snprintf(text, sizeof text, "%.*s", (int)(len < 127 ? len : 127), name);
@@ -102,14 +103,18 @@ static int store(og__cli *cli, const found *f, const char *value) {
         return 0;
     }
     if (f->opt->words && value && !og__word_in(f->opt->words, value)) {
+        og_str words = OG_STR_INIT;
+        for (const char *w = f->opt->words; *w; w++)
+            og_str_addf(&words, *w == '|' ? ", " : "%c", *w);
         og__usage(cli, "%s cannot be '%s'", flag_text(f, flag, sizeof flag), value);
-        return og__hint("it is one of %s", f->opt->words);
+        og__hint("it is one of %s", words.data ? words.data : "");
+        og_str_free(&words);
+        return OG__EXIT_USAGE;
     }
     for (int i = 0; !f->opt->many && i < a->n_given; i++)
         if (a->given[i].opt == f->opt)
             return og__usage(cli, "%s is given twice", flag_text(f, flag, sizeof flag));
-    a->given[a->n_given++] =
-        (og__given){f->opt, f->negated ? "false" : value, f->origin};
+    a->given[a->n_given++] = (og__given){f->opt, f->negated ? "false" : value, f->origin};
     return 0;
 }
 
@@ -117,7 +122,8 @@ static bool is_truth(const char *word) {
     return og__word_in("true|false|yes|no|on|off|True|False", word);
 }
 
-/* Value of the option at argv[*i], `inline_value` when it stood behind `=` or a letter. */
+/* Value of the option at argv[*i], `inline_value` when it stood behind `=` or a
+ * letter. */
 static int take(og__cli *cli, const found *f, const char *inline_value, int *i) {
     char flag[160];
     const char *next = *i + 1 < cli->argc ? cli->argv[*i + 1] : NULL;
@@ -214,7 +220,8 @@ int og__args_parse(og__cli *cli, bool loose) {
 
 const char *og__args_get(const og__args *a, const char *name) {
     for (int i = a->n_given - 1; i >= 0; i--)
-        if (a->given[i].origin == OG__FROM_COMMAND && !strcmp(a->given[i].opt->name, name))
+        if (a->given[i].origin == OG__FROM_COMMAND &&
+            !strcmp(a->given[i].opt->name, name))
             return a->given[i].value ? a->given[i].value : "";
     return NULL;
 }
@@ -228,7 +235,8 @@ const char *const *og__args_all(og__cli *cli, const char *name, int *n) {
     const char **all = og_arena_alloc(cli->arena, (size_t)(a->n_given + 1) * sizeof *all);
     *n = 0;
     for (int i = 0; all && i < a->n_given; i++)
-        if (a->given[i].origin == OG__FROM_COMMAND && !strcmp(a->given[i].opt->name, name))
+        if (a->given[i].origin == OG__FROM_COMMAND &&
+            !strcmp(a->given[i].opt->name, name))
             all[(*n)++] = a->given[i].value;
     return all;
 }

@@ -1,4 +1,5 @@
-/* `check`: everything that can be said of a pipeline and its overlay without running it. */
+/* `check`: everything that can be said of a pipeline and its overlay without running
+ * it. */
 #include <string.h>
 
 #include "graph/cli/cli.h"
@@ -10,13 +11,13 @@ typedef struct checked {
     bool json;
 } checked;
 
-/* ---- as JSON -------------------------------------------------------------------------- */
+/* ---- as JSON ------------------------------------------------------------------ */
 
 static json_t *diag_json(const og_diag *d) {
     static const char *const words[] = {"note", "warning", "error"};
-    return json_pack("{s:s, s:s?, s:i, s:i, s:s, s:s}", "severity", words[d->severity], "file",
-                     d->src.file, "line", d->src.line, "column", d->src.col, "message",
-                     d->msg ? d->msg : "", "hint", d->hint ? d->hint : "");
+    return json_pack("{s:s, s:s?, s:i, s:i, s:s, s:s}", "severity", words[d->severity],
+                     "file", d->src.file, "line", d->src.line, "column", d->src.col,
+                     "message", d->msg ? d->msg : "", "hint", d->hint ? d->hint : "");
 }
 
 static json_t *diags_json(const og_diags *d) {
@@ -45,7 +46,7 @@ static int print_plan_json(checked *c, bool ok) {
     return og__print_json(j);
 }
 
-/* ---- one pipeline --------------------------------------------------------------------- */
+/* ---- one pipeline ------------------------------------------------------------- */
 
 static int recipes(og__cli *cli, checked *c, const char *arg) {
     og_err err = OG_ERR_INIT;
@@ -54,8 +55,8 @@ static int recipes(og__cli *cli, checked *c, const char *arg) {
     if (!text) return og__report(&err);
     json_t *body = json_loads(text, JSON_REJECT_DUPLICATES, &at), *full = NULL;
     if (!body) {
-        fprintf(stderr, "%s:%d:%d: error: %s\n", arg[0] == '@' ? arg + 1 : "--request", at.line,
-                at.column, at.text);
+        fprintf(stderr, "%s:%d:%d: error: %s\n", arg[0] == '@' ? arg + 1 : "--request",
+                at.line, at.column, at.text);
         return og__hint("--request takes a JSON object, or @FILE with one");
     }
     int rc = og_plan_request_check(c->plan, body, &full, c->diags, &err);
@@ -84,17 +85,20 @@ static int check_pipeline(og__cli *cli, checked *c) {
         return OG__EXIT_OK;
     }
     request = og__args_get(&cli->args, "request");
-    c->json = !strcmp(og__args_has(&cli->args, "format") ? og__args_get(&cli->args, "format")
-                                                         : "text", "json");
-    rc = og__plan_make(cli, pipeline, OG_PLAN_CHECK_ONLY, request != NULL, c->diags, &c->plan);
-    if (rc == 0 && og__args_has(&cli->args, "explain")) og_plan_explain(c->plan, &c->explain);
+    c->json = !strcmp(
+        og__args_has(&cli->args, "format") ? og__args_get(&cli->args, "format") : "text",
+        "json");
+    rc = og__plan_make(cli, pipeline, OG_PLAN_CHECK_ONLY, request != NULL, c->diags,
+                       &c->plan);
+    if (rc == 0 && og__args_has(&cli->args, "explain"))
+        og_plan_explain(c->plan, &c->explain);
     if (rc == 0 && request) rc = recipes(cli, c, request);
     og__print_diags(c->diags, OG_SEVERITY_NOTE);
     int printed = c->json ? print_plan_json(c, rc == 0) : c->plan ? print_text(c) : 0;
     return rc ? rc : printed;
 }
 
-/* ---- overlays alone --------------------------------------------------------------------- */
+/* ---- overlays alone ----------------------------------------------------------- */
 
 static json_t *overlay_json(const og_overlay *ov, og_overlay_part part) {
     og_str s = OG_STR_INIT;
@@ -106,32 +110,36 @@ static json_t *overlay_json(const og_overlay *ov, og_overlay_part part) {
 
 static int overlay_options(og__cli *cli, og_overlay_opts *o, og__data *data) {
     const og__args *a = &cli->args;
-    og_overlay_flag *flags = og_arena_alloc(cli->arena,
-                                            (size_t)(a->n_given + 1) * sizeof *flags);
+    og_overlay_flag *flags =
+        og_arena_alloc(cli->arena, (size_t)(a->n_given + 1) * sizeof *flags);
     og__data_find(cli->arena, NULL, data);
-    *o = (og_overlay_opts){.dirs = data->deploy, .n_dirs = data->n_deploy, .flags = flags};
+    *o =
+        (og_overlay_opts){.dirs = data->deploy, .n_dirs = data->n_deploy, .flags = flags};
     o->platform = og__args_get(a, "platform");
-    if (!o->platform && og__args_has(a, "backend")) o->platform = og__args_get(a, "backend");
+    if (!o->platform && og__args_has(a, "backend"))
+        o->platform = og__args_get(a, "backend");
     o->sets = og__args_all(cli, "set", &o->n_sets);
     o->stage_overrides = og__args_get(a, "stage-overrides");
     if (!flags || !o->sets) return og__usage(cli, "out of memory");
-    o->n_flags = og__overlay_flags(cli, flags);
+    o->n_flags = og__key_flags(cli, flags);
     return o->n_flags < 0 ? og__usage(cli, "out of memory") : 0;
 }
 
 /* One file; its JSON goes into list. Returns whether it loaded. */
-static bool check_overlay(og__cli *cli, og_overlay_opts *o, const char *file, json_t *list) {
+static bool check_overlay(og__cli *cli, og_overlay_opts *o, const char *file,
+                          json_t *list) {
     og_diags *d = og_diags_create();
     og_overlay *ov = NULL;
     og_err err = OG_ERR_INIT;
     o->path = file;
-    int rc = d ? og_overlay_load(o, d, &ov, &err) : og_err_set(&err, OG_ENOMEM, "out of memory");
+    int rc = d ? og_overlay_load(o, d, &ov, &err)
+               : og_err_set(&err, OG_ENOMEM, "out of memory");
     const char *status = rc < 0 ? "fail" : og_diags_warnings(d) ? "warn" : "ok";
     if (d) og__print_diags(d, OG_SEVERITY_NOTE);
     if (rc < 0 && !og_diags_errors(d)) og__report(&err);
     if (list) {
-        json_t *j = json_pack("{s:s, s:s, s:o}", "file", file, "status", status, "diagnostics",
-                              d ? diags_json(d) : json_array());
+        json_t *j = json_pack("{s:s, s:s, s:o}", "file", file, "status", status,
+                              "diagnostics", d ? diags_json(d) : json_array());
         if (rc == 0) {
             json_object_set_new(j, "merged", overlay_json(ov, OG_OVERLAY_MERGED));
             json_object_set_new(j, "effective", overlay_json(ov, OG_OVERLAY_EFFECTIVE));
@@ -181,8 +189,10 @@ static int run(og__cli *cli) {
     int rc = overlay_only(cli, &only);
     if (rc) return rc;
     const char *format = og__args_get(&cli->args, "format");
-    if (only && !cli->args.help) return check_overlays(cli, format && !strcmp(format, "json"));
-    if (cli->args.n_pos > 1) return og__usage(cli, "unexpected argument '%s'", cli->args.pos[1]);
+    if (only && !cli->args.help)
+        return check_overlays(cli, format && !strcmp(format, "json"));
+    if (cli->args.n_pos > 1)
+        return og__usage(cli, "unexpected argument '%s'", cli->args.pos[1]);
     checked c = {.diags = og_diags_create()};
     rc = c.diags ? check_pipeline(cli, &c) : og__usage(cli, "out of memory");
     og_plan_destroy(c.plan);
@@ -218,10 +228,12 @@ const og__cmd og__cmd_check = {
     .name = "check",
     .usage = "PIPELINE [OPTIONS] | --overlay-only FILE...",
     .brief = "check a pipeline and its overlay, print the plan",
-    .doc = "Messages go to stderr, the plan to stdout. Without --model no checkpoint is read: "
-           "what depends on its configs stays open in the plan. With --request the embedded "
-           "default checkpoint stands in, for its tokenizer. With --format json the overlay "
-           "as merged is under \"merged\", the settings of each stage under \"effective\".",
+    .doc =
+        "Messages go to stderr, the plan to stdout. Without --model no checkpoint is "
+        "read: "
+        "what depends on its configs stays open in the plan. With --request the embedded "
+        "default checkpoint stands in, for its tokenizer. With --format json the overlay "
+        "as merged is under \"merged\", the settings of each stage under \"effective\".",
     .options = options,
     .fill = OG__FILL_PIPELINE,
     .min_pos = 0,

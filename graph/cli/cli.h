@@ -26,7 +26,7 @@ enum {
     OG__EXIT_SIGNAL = 130
 };
 
-/* ---- options --------------------------------------------------------------------- */
+/* ---- options ------------------------------------------------------------------ */
 
 typedef enum og__opt_kind {
     OG__SWITCH, /* --greedy */
@@ -70,7 +70,11 @@ typedef struct og__cmd {
     int (*run)(og__cli *cli);
 } og__cmd;
 
-typedef enum og__origin { OG__FROM_COMMAND, OG__FROM_FIELDS, OG__FROM_OVERLAY } og__origin;
+typedef enum og__origin {
+    OG__FROM_COMMAND,
+    OG__FROM_FIELDS,
+    OG__FROM_OVERLAY
+} og__origin;
 
 typedef struct og__given {
     const og__opt *opt;
@@ -88,22 +92,23 @@ typedef struct og__args {
 struct og__cli {
     og_arena *arena;
     const og__cmd *cmd;
-    int argc;    /* behind the command's name */
+    int argc; /* behind the command's name */
     char **argv;
     og__args args;
     const og__opt *fields;  /* request fields as options, NULL-ended; NULL: not known */
     const og__opt *overlay; /* keys of the overlay as options, likewise */
+    bool misused;           /* og__usage has spoken */
 };
 
 extern const og__cmd *const og__cmds[]; /* NULL-ended */
 const og__cmd *og__cmd_find(const char *name);
 
-/* Parse cli->argv into cli->args. loose: options that are not known are passed over (their
- * value too, if it looks like one), for a first look at the pipeline's name. 0, or
- * OG__EXIT_USAGE after a message on stderr. */
+/* Parse cli->argv into cli->args. loose: options that are not known are passed over
+ * (their value too, if it looks like one), for a first look at the pipeline's name. 0,
+ * or OG__EXIT_USAGE after a message on stderr. */
 int og__args_parse(og__cli *cli, bool loose);
-/* The last value given to an option ("" for a switch), NULL when it was not given. Looks at
- * the command's own options only. */
+/* The last value given to an option ("" for a switch), NULL when it was not given.
+ * Looks at the command's own options only. */
 const char *og__args_get(const og__args *a, const char *name);
 bool og__args_has(const og__args *a, const char *name);
 /* All values of an option, in order; *n is their number. NULL when out of memory. */
@@ -119,13 +124,13 @@ const og__opt *og__overlay_options(og_arena *arena);
 /* Request fields of a pipeline as options. NULL when out of memory. */
 const og__opt *og__field_options(og_arena *arena, const og_pipeline *p);
 
-/* ---- messages -------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------------- */
 
-/* "error: ..." and a line that points at --help, on stderr. Returns OG__EXIT_USAGE. */
-int og__usage(const og__cli *cli, const char *fmt, ...) OG_PRINTF(2, 3);
+/* "error: ..." on stderr; main points at --help in the end. Returns OG__EXIT_USAGE. */
+int og__usage(og__cli *cli, const char *fmt, ...) OG_PRINTF(2, 3);
 /* A hint below the message just written. Returns OG__EXIT_USAGE. */
 int og__hint(const char *fmt, ...) OG_PRINTF(1, 2);
-/* Print an error, with the flag that it is about. Returns the exit code that fits it. */
+/* Print an error, with the field that it is about. Returns the exit code that fits it. */
 int og__report(const og_err *err);
 /* The exit code for an OG_E* code. */
 int og__exit_code(int code);
@@ -137,10 +142,10 @@ void og__print_overview(FILE *to);
 /* Append one option as help shows it: "-o, --output FILE". */
 void og__opt_text(const og__opt *o, og_str *out);
 
-/* ---- files ----------------------------------------------------------------------- */
+/* ---- files -------------------------------------------------------------------- */
 
-/* Where pipelines, hooks, overlays and the default checkpoint lie. $OG_DATA_DIR alone if it
- * is set; else the current folder, what was installed beside the program
+/* Where pipelines, hooks, overlays and the default checkpoint lie. $OG_DATA_DIR alone
+ * if it is set; else the current folder, what was installed beside the program
  * (PREFIX/share/omni-graph), and the source tree of a program that was not installed. */
 typedef struct og__data {
     const char *pipelines[4], *scripts[5], *deploy[4];
@@ -149,7 +154,8 @@ typedef struct og__data {
 } og__data;
 /* pipeline (may be NULL): of a path, ../scripts/lua beside its folder comes first. */
 void og__data_find(og_arena *arena, const char *pipeline, og__data *out);
-/* Names of the pipelines in all of these folders, sorted. Returns how many, at most max. */
+/* Names of the pipelines in all of these folders, sorted. Returns how many, at most
+ * max. */
 int og__pipeline_names(og_arena *arena, const char **names, int max);
 /* Load what names a pipeline, only to look at it. NULL after messages on stderr. */
 og_pipeline *og__pipeline_open(og__cli *cli, const char *name);
@@ -169,40 +175,58 @@ int og__print_str(og_str *s);
 /* The same for JSON, indented, which is taken over. NULL counts as out of memory. */
 int og__print_json(json_t *j);
 
-/* ---- plans ------------------------------------------------------------------------ */
+/* ---- plans -------------------------------------------------------------------- */
 
 /* Options of every command that makes a plan. */
-#define OG__PLAN_OPTIONS                                                                  \
-    {"model", 'm', OG__VALUE, "DIR", NULL, OG__FILL_DIR, false, "checkpoint folder"},     \
-    {"deploy", 'd', OG__VALUE, "FILE", NULL, OG__FILL_FILE, false,                        \
-     "overlay: where and how it runs"},                                                   \
-    {"set", 's', OG__VALUE, "STAGE.KEY=VALUE", NULL, OG__FILL_NONE, true,                 \
-     "an overlay key of a stage, or of the root (async_chunk=false)"},                    \
-    {"stage-overrides", 0, OG__VALUE, "JSON", NULL, OG__FILL_NONE, false,                 \
-     "overlay keys by stage: {\"talker\": {\"max_num_seqs\": 4}}"},                       \
-    {"threads", 't', OG__VALUE, "N", NULL, OG__FILL_NONE, false,                          \
-     "threads of the CPU backend (default: all cores)"},                                  \
-    {"backend", 0, OG__VALUE, "NAME", "ref|cpu|cuda", OG__FILL_NONE, false,               \
-     "of stages whose overlay names none (default: cpu)"},                                \
-    {"load-format", 0, OG__VALUE, "FORMAT", "auto|dummy", OG__FILL_NONE, false,           \
-     "dummy: made-up weights, only the configs are read"},                                \
-    {"greedy", 0, OG__SWITCH, NULL, NULL, OG__FILL_NONE, false,                           \
-     "no sampling in any stage"},                                                         \
-    {"max-tokens", 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,                         \
-     "bound on what each decoder makes"}
+#define OG__PLAN_OPTIONS                                                                 \
+    {"model", 'm', OG__VALUE, "DIR", NULL, OG__FILL_DIR, false, "checkpoint folder"},    \
+        {"deploy", 'd',           OG__VALUE, "FILE",                                     \
+         NULL,     OG__FILL_FILE, false,     "overlay: where and how it runs"},          \
+        {"set",     's',                                                                 \
+         OG__VALUE, "STAGE.KEY=VALUE",                                                   \
+         NULL,      OG__FILL_NONE,                                                       \
+         true,      "an overlay key of a stage, or of the root (async_chunk=false)"},    \
+        {"stage-overrides",                                                              \
+         0,                                                                              \
+         OG__VALUE,                                                                      \
+         "JSON",                                                                         \
+         NULL,                                                                           \
+         OG__FILL_NONE,                                                                  \
+         false,                                                                          \
+         "overlay keys by stage: {\"talker\": {\"max_num_seqs\": 4}}"},                  \
+        {"threads", 't',                                                                 \
+         OG__VALUE, "N",                                                                 \
+         NULL,      OG__FILL_NONE,                                                       \
+         false,     "threads of the CPU backend (default: all cores)"},                  \
+        {"backend",      0,                                                              \
+         OG__VALUE,      "NAME",                                                         \
+         "ref|cpu|cuda", OG__FILL_NONE,                                                  \
+         false,          "of stages whose overlay names none (default: cpu)"},           \
+        {"load-format", 0,                                                               \
+         OG__VALUE,     "FORMAT",                                                        \
+         "auto|dummy",  OG__FILL_NONE,                                                   \
+         false,         "dummy: made-up weights, only the configs are read"},            \
+        {"greedy",   0,                                                                  \
+         OG__SWITCH, NULL,                                                               \
+         NULL,       OG__FILL_NONE,                                                      \
+         false,      "no sampling in any stage"},                                        \
+    {                                                                                    \
+        "max-tokens", 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,                     \
+            "bound on what each decoder makes"                                           \
+    }
 
 /* First look (pipeline's fields), then the strict parse: every command with a PIPELINE
  * calls this first. 0, or an exit code; *pipeline is the first positional argument. */
 int og__plan_args(og__cli *cli, const char **pipeline);
-/* Overlay keys among the options as flags (room for args.n_given). Their number, or -1 when
- * out of memory. */
-int og__overlay_flags(og__cli *cli, og_overlay_flag *flags);
+/* Overlay keys among the options as flags (room for args.n_given). Their number, or -1
+ * when out of memory. */
+int og__key_flags(og__cli *cli, og_overlay_flag *flags);
 /* Compile. Messages are printed unless diags are wanted back. default_model: use the
  * embedded checkpoint when none is named. 0, or an exit code. */
 int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_model,
                   og_diags *diags, og_plan **out);
 
-/* ---- commands --------------------------------------------------------------------- */
+/* ---- commands ----------------------------------------------------------------- */
 
 extern const og__cmd og__cmd_run, og__cmd_check, og__cmd_dot, og__cmd_schema,
     og__cmd_inspect, og__cmd_completion, og__cmd_version, og__cmd_help;

@@ -1,5 +1,6 @@
-/* `completion`: scripts for bash and zsh, written from the same tables as the parser. What
- * depends on the machine (pipelines, and the fields of one) the scripts ask the program for. */
+/* `completion`: scripts for bash and zsh, written from the same tables as the parser.
+ * What depends on the machine (pipelines, and the fields of one) the scripts ask the
+ * program for. */
 #include <string.h>
 
 #include "graph/cli/cli.h"
@@ -10,7 +11,8 @@ static void spaced(const char *words, og_str *out) {
     for (const char *w = words; w && *w; w++) og_str_addn(out, *w == '|' ? " " : w, 1);
 }
 
-/* Text inside single quotes; the brackets and colons that zsh gives a meaning are escaped. */
+/* Text inside single quotes; the brackets and colons that zsh gives a meaning are
+ * escaped. */
 static void quoted(const char *text, bool zsh, og_str *out) {
     for (const char *c = text ? text : ""; *c; c++) {
         if (*c == '\'') {
@@ -22,7 +24,7 @@ static void quoted(const char *text, bool zsh, og_str *out) {
     }
 }
 
-/* ---- bash -------------------------------------------------------------------------------- */
+/* ---- bash --------------------------------------------------------------------- */
 
 static void bash_reply(const char *what, og_str *out) {
     og_str_addf(out, "COMPREPLY=($(compgen %s -- \"$cur\"))", what);
@@ -57,7 +59,9 @@ static void bash_command(const og__cmd *c, og_str *out) {
     spaced(c->words, out);
     og_str_add(out, "'\n");
     if (c->fill == OG__FILL_PIPELINE || c->fill == OG__FILL_NAME)
-        og_str_add(out, "        words+=\" $(omni-graph completion pipelines 2>/dev/null)\"\n");
+        og_str_add(out,
+                   "        words+=\" $(omni-graph completion pipelines 2>/dev/null)\"\n"
+                   "        files=yes\n");
     if (c->fields)
         og_str_add(out, "        [ \"$COMP_CWORD\" -gt 2 ] && options+=\" "
                         "$(omni-graph completion fields \"${COMP_WORDS[2]}\" "
@@ -66,14 +70,16 @@ static void bash_command(const og__cmd *c, og_str *out) {
 }
 
 static void bash(og_str *out) {
-    og_str_add(out, "# bash completion for omni-graph: source this file.\n"
-                    "_omni_graph() {\n"
-                    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                    "    local command=${COMP_WORDS[1]} options='' words=''\n"
-                    "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        ");
+    og_str_add(
+        out, "# bash completion for omni-graph: source this file.\n"
+             "_omni_graph() {\n"
+             "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
+             "    local command=${COMP_WORDS[1]} options='' words='' files=''\n"
+             "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        ");
     og_str all = OG_STR_INIT;
     og_str_add(&all, "-W '");
-    for (const og__cmd *const *c = og__cmds; *c; c++) og_str_addf(&all, "%s ", (*c)->name);
+    for (const og__cmd *const *c = og__cmds; *c; c++)
+        og_str_addf(&all, "%s ", (*c)->name);
     og_str_add(&all, "--help --version'");
     bash_reply(all.data ? all.data : "", out);
     og_str_free(&all);
@@ -82,17 +88,20 @@ static void bash(og_str *out) {
         for (const og__opt *o = (*c)->options; o->name; o++) bash_value(*c, o, out);
     og_str_add(out, "    esac\n    case $command in\n");
     for (const og__cmd *const *c = og__cmds; *c; c++) bash_command(*c, out);
-    og_str_add(out, "    esac\n"
-                    "    case $cur in\n"
-                    "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")) ;;\n"
-                    "    *) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\") "
-                    "$(compgen -f -- \"$cur\")) ;;\n"
-                    "    esac\n"
-                    "}\n"
-                    "complete -o filenames -F _omni_graph omni-graph\n");
+    og_str_add(out,
+               "    esac\n"
+               "    case $cur in\n"
+               "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")) ;;\n"
+               "    *)\n"
+               "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+               "        [ -n \"$files\" ] && COMPREPLY+=($(compgen -f -- \"$cur\"))\n"
+               "        ;;\n"
+               "    esac\n"
+               "}\n"
+               "complete -o filenames -F _omni_graph omni-graph\n");
 }
 
-/* ---- zsh --------------------------------------------------------------------------------- */
+/* ---- zsh ---------------------------------------------------------------------- */
 
 static void zsh_value(const og__opt *o, og_str *out) {
     if (o->kind != OG__VALUE) return;
@@ -115,7 +124,8 @@ static void zsh_option(const og__opt *o, og_str *out) {
     if (o->many)
         og_str_addf(out, "'*--%s", o->name);
     else if (o->letter)
-        og_str_addf(out, "'(-%c --%s)'{-%c,--%s}'", o->letter, o->name, o->letter, o->name);
+        og_str_addf(out, "'(-%c --%s)'{-%c,--%s}'", o->letter, o->name, o->letter,
+                    o->name);
     else
         og_str_addf(out, "'--%s", o->name);
     og_str_add(out, "[");
@@ -138,17 +148,19 @@ static void zsh_positional(const og__cmd *c, og_str *out) {
 }
 
 static void zsh(og_str *out) {
-    og_str_add(out, "#compdef omni-graph\n"
-                    "# zsh completion for omni-graph: put this file into $fpath as _omni-graph.\n"
-                    "_omni_graph_pipelines() {\n"
-                    "    local -a names\n"
-                    "    names=(${(f)\"$(omni-graph completion pipelines 2>/dev/null)\"})\n"
-                    "    compadd -a names\n"
-                    "    _files -g '*.yaml'\n"
-                    "}\n"
-                    "_omni-graph() {\n"
-                    "    local -a commands fields\n"
-                    "    commands=(\n");
+    og_str_add(
+        out,
+        "#compdef omni-graph\n"
+        "# zsh completion for omni-graph: put this file into $fpath as _omni-graph.\n"
+        "_omni_graph_pipelines() {\n"
+        "    local -a names\n"
+        "    names=(${(f)\"$(omni-graph completion pipelines 2>/dev/null)\"})\n"
+        "    compadd -a names\n"
+        "    _files -g '*.yaml'\n"
+        "}\n"
+        "_omni-graph() {\n"
+        "    local -a commands fields\n"
+        "    commands=(\n");
     for (const og__cmd *const *c = og__cmds; *c; c++) {
         og_str_addf(out, "        '%s:", (*c)->name);
         quoted((*c)->brief, true, out);
@@ -165,10 +177,12 @@ static void zsh(og_str *out) {
     for (const og__cmd *const *c = og__cmds; *c; c++) {
         og_str_addf(out, "    %s)\n", (*c)->name);
         if ((*c)->fields)
-            og_str_add(out, "        [[ -n $words[2] && $words[2] != -* ]] && fields=(\n"
-                            "            ${(f)\"$(omni-graph completion fields $words[2] "
-                            "2>/dev/null)\"})\n"
-                            "        fields=(${^fields}'[field of the request]:value:_files')\n");
+            og_str_add(
+                out,
+                "        [[ -n $words[2] && $words[2] != -* ]] && fields=(\n"
+                "            ${(f)\"$(omni-graph completion fields $words[2] "
+                "2>/dev/null)\"})\n"
+                "        fields=(${^fields}'[field of the request]:value:_files')\n");
         og_str_addf(out, "        _arguments%s", (*c)->fields ? " $fields" : "");
         for (const og__opt *o = (*c)->options; o->name; o++) zsh_option(o, out);
         og_str_add(out, " \\\n            '(-h --help)'{-h,--help}'[this text]'");
@@ -180,7 +194,7 @@ static void zsh(og_str *out) {
                     "_omni-graph \"$@\"\n");
 }
 
-/* ---- what the scripts ask ------------------------------------------------------------------ */
+/* ---- what the scripts ask ----------------------------------------------------- */
 
 static void pipelines(og__cli *cli, og_str *out) {
     const char *names[NAMES_MAX];
@@ -230,8 +244,9 @@ const og__cmd og__cmd_completion = {
     .name = "completion",
     .usage = "bash|zsh",
     .brief = "print the completion script of a shell",
-    .doc = "The scripts ask the program for 'completion pipelines' and 'completion fields "
-           "PIPELINE'.",
+    .doc =
+        "The scripts ask the program for 'completion pipelines' and 'completion fields "
+        "PIPELINE'.",
     .options = options,
     .words = "bash|zsh",
     .min_pos = 1,

@@ -16,9 +16,10 @@ static bool is_dir(const char *path) {
     return path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* root: "" or a folder with its slash. */
 static void add(og_arena *arena, const char *root, const char *rest, const char **list,
                 int *n, int max) {
-    const char *path = og_arena_printf(arena, "%s/%s", root, rest);
+    const char *path = og_arena_printf(arena, "%s%s", root, rest);
     if (*n < max && is_dir(path)) list[(*n)++] = path;
 }
 
@@ -26,7 +27,7 @@ static void add_root(og_arena *arena, const char *root, og__data *d) {
     add(arena, root, "pipelines", d->pipelines, &d->n_pipelines, 4);
     add(arena, root, "scripts/lua", d->scripts, &d->n_scripts, 5);
     add(arena, root, "deploy", d->deploy, &d->n_deploy, 4);
-    const char *voice = og_arena_printf(arena, "%s/examples/voice", root);
+    const char *voice = og_arena_printf(arena, "%sexamples/voice", root);
     if (!d->model && is_dir(voice)) d->model = voice;
 }
 
@@ -41,7 +42,7 @@ static const char *installed(og_arena *arena) {
         if (!slash) return NULL;
         *slash = 0;
     }
-    const char *root = og_arena_printf(arena, "%s/share/omni-graph", exe);
+    const char *root = og_arena_printf(arena, "%s/share/omni-graph/", exe);
     return is_dir(root) ? root : NULL;
 }
 
@@ -49,7 +50,8 @@ static const char *installed(og_arena *arena) {
 static void add_beside(og_arena *arena, const char *pipeline, og__data *d) {
     const char *slash = pipeline ? strrchr(pipeline, '/') : NULL;
     if (!slash) return;
-    const char *folder = og_arena_strndup(arena, pipeline, (size_t)(slash - pipeline) + 1);
+    const char *folder =
+        og_arena_strndup(arena, pipeline, (size_t)(slash - pipeline) + 1);
     if (folder) add(arena, folder, "../scripts/lua", d->scripts, &d->n_scripts, 5);
 }
 
@@ -58,15 +60,16 @@ void og__data_find(og_arena *arena, const char *pipeline, og__data *out) {
     *out = (og__data){0};
     add_beside(arena, pipeline, out);
     if (only && *only) {
-        add_root(arena, only, out);
+        const char *root = og_arena_printf(arena, "%s/", only);
+        if (root) add_root(arena, root, out);
         return;
     }
-    add_root(arena, ".", out);
+    add_root(arena, "", out);
     const char *root = installed(arena);
     if (root)
         add_root(arena, root, out);
-    else if (*OG_SOURCE_DIR)
-        add_root(arena, OG_SOURCE_DIR, out);
+    else if (is_dir(OG_SOURCE_DIR))
+        add_root(arena, OG_SOURCE_DIR "/", out);
 }
 
 og_pipeline *og__pipeline_open(og__cli *cli, const char *name) {
@@ -75,8 +78,9 @@ og_pipeline *og__pipeline_open(og__cli *cli, const char *name) {
     og_diags *diags = og_diags_create();
     og_pipeline *p = NULL;
     og_err err = OG_ERR_INIT;
-    int rc = diags ? og_pipeline_load(name, data.pipelines, data.n_pipelines, diags, &p, &err)
-                   : og_err_set(&err, OG_ENOMEM, "out of memory");
+    int rc =
+        diags ? og_pipeline_load(name, data.pipelines, data.n_pipelines, diags, &p, &err)
+              : og_err_set(&err, OG_ENOMEM, "out of memory");
     if (rc < 0) {
         if (diags && og_diags_errors(diags))
             og__print_diags(diags, OG_SEVERITY_NOTE);

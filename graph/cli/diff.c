@@ -30,7 +30,7 @@ typedef struct result {
     bool transposed;
 } result;
 
-/* ---- reading a set ---------------------------------------------------------------------- */
+/* ---- reading a set ------------------------------------------------------------ */
 
 static int add(og_arena *arena, set *s, entry e) {
     if (s->n == s->room) {
@@ -76,9 +76,10 @@ static int read_weights(og_arena *arena, const char *path, const char *prefix, s
     for (size_t i = 0; rc == 0 && i < og_weights_count(s->weights); i++) {
         const char *name = og_weights_name(s->weights, i);
         if (strncmp(name, prefix, skip)) continue;
-        rc = add(arena, s, (entry){.name = name + skip,
-                                   .number = (long long)i,
-                                   .tensor = og_weights_at(s->weights, i)});
+        rc = add(arena, s,
+                 (entry){.name = name + skip,
+                         .number = (long long)i,
+                         .tensor = og_weights_at(s->weights, i)});
     }
     return rc;
 }
@@ -111,7 +112,7 @@ static const entry *partner(const set *s, const entry *of, int near) {
     return NULL;
 }
 
-/* ---- comparing --------------------------------------------------------------------------- */
+/* ---- comparing ---------------------------------------------------------------- */
 
 static double value(const og_tensor *t, int64_t i) {
     const char *at = (const char *)t->data + (size_t)i * og_dtype_size(t->dtype);
@@ -154,7 +155,8 @@ static void compare(const og_tensor *a, const og_tensor *b, result *r) {
     int64_t n = og_tensor_count(a), cols = last_dim(a), rows = n / (cols ? cols : 1);
     r->count = n;
     for (int64_t i = 0; i < n; i++) {
-        double x = value(a, i), y = value(b, r->transposed ? i % cols * rows + i / cols : i);
+        double x = value(a, i),
+               y = value(b, r->transposed ? i % cols * rows + i / cols : i);
         double d = fabs(x - y);
         if (isnan(x) && isnan(y)) continue;
         if (isnan(d)) d = x == y ? 0 : INFINITY;

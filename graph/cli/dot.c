@@ -26,8 +26,8 @@ static int missing(int code, og_err *err) {
     return OG_EIO;
 }
 
-/* Run `dot -Tformat` over text. The text goes in by way of a file, so that the program may
- * write while it still reads. */
+/* Run `dot -Tformat` over text. The text goes in by way of a file, so that the program
+ * may write while it still reads. */
 static int render(const og_str *text, const char *format, og_str *out, og_err *err) {
     char flag[16];
     int fds[2], status = 0;
@@ -97,9 +97,11 @@ static int run(og__cli *cli) {
     const char *path = og__args_get(&cli->args, "output");
     const char *format = format_of(&cli->args, path);
     bool standard = !path || !strcmp(path, "-");
-    if (!standard && og__can_write(path, &err) < 0) return og__report(&err), OG__EXIT_USAGE;
+    if (!standard && og__can_write(path, &err) < 0)
+        return og__report(&err), OG__EXIT_USAGE;
     if (standard && !strcmp(format, "png") && isatty(STDOUT_FILENO))
-        return og__usage(cli, "no picture is written to a terminal; use -o FILE, or a pipe");
+        return og__usage(cli,
+                         "no picture is written to a terminal; use -o FILE, or a pipe");
     rc = og__plan_make(cli, pipeline, OG_PLAN_CHECK_ONLY, false, NULL, &plan);
     if (rc == 0) rc = write_out(plan, format, path);
     og_plan_destroy(plan);

@@ -31,13 +31,14 @@ int og__can_write(const char *path, og_err *err) {
         return og_err_set(err, OG_EINVAL, "cannot write '%s': it is a folder", path);
     folder_of(path, folder);
     if (stat(folder, &st) < 0)
-        return og_err_set(err, OG_ENOENT, "cannot write '%s': there is no folder '%s'", path,
-                          folder);
+        return og_err_set(err, OG_ENOENT, "cannot write '%s': there is no folder '%s'",
+                          path, folder);
     if (!S_ISDIR(st.st_mode))
-        return og_err_set(err, OG_EINVAL, "cannot write '%s': '%s' is no folder", path, folder);
+        return og_err_set(err, OG_EINVAL, "cannot write '%s': '%s' is no folder", path,
+                          folder);
     if (access(folder, W_OK) < 0)
-        return og_err_set(err, OG_EINVAL, "cannot write '%s': folder '%s': %s", path, folder,
-                          strerror(errno));
+        return og_err_set(err, OG_EINVAL, "cannot write '%s': folder '%s': %s", path,
+                          folder, strerror(errno));
     return 0;
 }
 
@@ -102,7 +103,8 @@ const char *og__read_text(og_arena *arena, const char *arg, og_err *err) {
 
 int og__write_stdout(const char *data, size_t n, og_err *err) {
     if (write_all(STDOUT_FILENO, data, n) < 0)
-        return og_err_set(err, OG_EIO, "cannot write to standard output: %s", strerror(errno));
+        return og_err_set(err, OG_EIO, "cannot write to standard output: %s",
+                          strerror(errno));
     return 0;
 }
 

@@ -14,7 +14,8 @@ void og__opt_text(const og__opt *o, og_str *out) {
     if (o->kind == OG__VALUE) og_str_addf(out, " %s", o->arg ? o->arg : "VALUE");
 }
 
-/* Words of text from column `at` on, broken at WIDTH. The cursor stands in column `col`. */
+/* Words of text from column `at` on, broken at WIDTH. The cursor stands in column
+ * `col`. */
 static void wrapped(const char *text, int col, int at, og_str *out) {
     while (*text) {
         int len = (int)strcspn(text, " \n");
@@ -67,7 +68,8 @@ static void rows(const char *title, const og__opt *table, og_str *out) {
 void og__print_help(const og__cli *cli, FILE *to) {
     const og__cmd *c = cli->cmd;
     og_str s = OG_STR_INIT;
-    og_str_addf(&s, "usage: omni-graph %s%s%s\n\n", c->name, *c->usage ? " " : "", c->usage);
+    og_str_addf(&s, "usage: omni-graph %s%s%s\n\n", c->name, *c->usage ? " " : "",
+                c->usage);
     wrapped(c->brief, 0, 0, &s);
     if (c->doc) {
         og_str_add(&s, "\n");
@@ -76,8 +78,9 @@ void og__print_help(const og__cli *cli, FILE *to) {
     rows("options", c->options, &s);
     rows("fields of this pipeline's requests", cli->fields, &s);
     if (c->overlay_flags)
-        og_str_add(&s, "\nEvery key of the overlay is an option as well (--max-num-seqs 8,\n"
-                       "--no-async-chunk): see 'omni-graph schema overlay --markdown'.\n");
+        og_str_add(&s,
+                   "\nEvery key of the overlay is an option as well (--max-num-seqs 8,\n"
+                   "--no-async-chunk): see 'omni-graph schema overlay --markdown'.\n");
     og_str_add(&s, c->examples[1] ? "\nexamples:\n" : "\nexample:\n");
     for (const char *const *e = c->examples; *e; e++) og_str_addf(&s, "  %s\n", *e);
     if (s.data) fputs(s.data, to);

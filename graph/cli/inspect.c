@@ -1,5 +1,6 @@
-/* `inspect`: what this binary knows, read from the same descriptors that the compiler and
- * the nodes use. Each thing is first put into a JSON object; the text is made from that. */
+/* `inspect`: what this binary knows, read from the same descriptors that the compiler
+ * and the nodes use. Each thing is first put into a JSON object; the text is made from
+ * that. */
 #include <dirent.h>
 #include <string.h>
 
@@ -9,26 +10,26 @@
 
 #define NAMES_MAX 512
 
-/* ---- objects -------------------------------------------------------------------------- */
+/* ---- objects ------------------------------------------------------------------ */
 
 static json_t *kind_json(const og_kind_desc *k) {
     json_t *archs = json_array();
     for (const og_arch *const *a = og_archs; *a; a++)
         if ((*a)->kind == k->kind) json_array_append_new(archs, json_string((*a)->name));
-    return json_pack("{s:s, s:s, s:s?, s:b, s:o}", "is", "kind", "name", k->name, "doc", k->doc,
-                     "runs", k->api != NULL, "archs", archs);
+    return json_pack("{s:s, s:s, s:s?, s:b, s:o}", "is", "kind", "name", k->name, "doc",
+                     k->doc, "runs", k->api != NULL, "archs", archs);
 }
 
 static json_t *ports_json(const og_arch *a, int direction) {
     json_t *list = json_array();
     for (const og_port_desc *p = a->ports; p && p->name; p++) {
         if (!(p->flags & direction)) continue;
-        json_array_append_new(
-            list, json_pack("{s:s, s:s, s:s, s:s?}", "name", p->name, "type", p->type, "how",
-                            p->flags & OG_PORT_ROWS     ? "rows"
-                            : p->flags & OG_PORT_STREAM ? "stream"
-                                                        : "whole",
-                            "doc", p->doc));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s?}", "name", p->name,
+                                              "type", p->type, "how",
+                                              p->flags & OG_PORT_ROWS     ? "rows"
+                                              : p->flags & OG_PORT_STREAM ? "stream"
+                                                                          : "whole",
+                                              "doc", p->doc));
     }
     return list;
 }
@@ -37,9 +38,10 @@ static json_t *tables_json(const og_arch *a) {
     static const char *const args[] = {"id", "codes", "vector"};
     json_t *list = json_array();
     for (const og_table_desc *t = a->tables; t && t->name; t++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "name", t->name,
-                                              "takes", args[t->arg], "count", t->count, "width",
-                                              t->width, "doc", t->doc));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "name", t->name,
+                                        "takes", args[t->arg], "count", t->count, "width",
+                                        t->width, "doc", t->doc));
     return list;
 }
 
@@ -48,8 +50,8 @@ static json_t *options_json(const og_arch *a) {
     json_t *list = json_array();
     for (const og_option_desc *o = a->options; o && o->name; o++) {
         json_t *j = json_pack("{s:s, s:s, s:s?, s:b, s:s?}", "name", o->name, "type",
-                              types[o->type], "default", o->def, "tunable", o->tunable, "doc",
-                              o->doc);
+                              types[o->type], "default", o->def, "tunable", o->tunable,
+                              "doc", o->doc);
         if (o->min != 0 || o->max != 0) {
             json_object_set_new(j, "min", json_real(o->min));
             json_object_set_new(j, "max", json_real(o->max));
@@ -64,16 +66,17 @@ static json_t *arch_json(const og_arch *a) {
     json_t *lanes = json_array();
     for (const char *const *l = a->lanes; l && *l; l++)
         json_array_append_new(lanes, json_string(*l));
-    return json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}", "is",
-                     "arch", "name", a->name, "doc", a->doc, "kind", k ? k->name : NULL,
-                     "model", a->model, "section", a->section, "tokenizer", a->tokenizer, "in",
-                     ports_json(a, OG_PORT_IN), "out", ports_json(a, OG_PORT_OUT), "tables",
-                     tables_json(a), "options", options_json(a), "lanes", lanes);
+    return json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:s?, s:o, s:o, s:o, s:o, s:o}",
+                     "is", "arch", "name", a->name, "doc", a->doc, "kind",
+                     k ? k->name : NULL, "model", a->model, "section", a->section,
+                     "tokenizer", a->tokenizer, "in", ports_json(a, OG_PORT_IN), "out",
+                     ports_json(a, OG_PORT_OUT), "tables", tables_json(a), "options",
+                     options_json(a), "lanes", lanes);
 }
 
 static json_t *op_json(const og__op_doc *o) {
-    return json_pack("{s:s, s:s, s:s, s:s}", "is", "op", "name", o->name, "family", o->family,
-                     "doc", o->doc);
+    return json_pack("{s:s, s:s, s:s, s:s}", "is", "op", "name", o->name, "family",
+                     o->family, "doc", o->doc);
 }
 
 static json_t *types_json(const og_pipeline *p, const og__opt *options) {
@@ -81,9 +84,9 @@ static json_t *types_json(const og_pipeline *p, const og__opt *options) {
     for (int i = 0; i < p->n_request; i++) {
         og_str type = OG_STR_INIT;
         og_type_print(&p->request[i].type, &type);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "name", p->request[i].name,
-                                              "type", type.data ? type.data : "", "doc",
-                                              options[i].doc));
+        json_array_append_new(
+            list, json_pack("{s:s, s:s, s:s}", "name", p->request[i].name, "type",
+                            type.data ? type.data : "", "doc", options[i].doc));
         og_str_free(&type);
     }
     return list;
@@ -98,21 +101,21 @@ static json_t *pipeline_json(og__cli *cli, const char *name) {
     }
     json_t *stages = json_array(), *answers = json_array();
     for (int i = 0; i < p->n_stages; i++)
-        json_array_append_new(stages, json_pack("{s:s, s:s, s:s}", "name", p->stages[i].name,
-                                                "type", p->stages[i].node, "doc",
-                                                p->stages[i].arch));
+        json_array_append_new(
+            stages, json_pack("{s:s, s:s, s:s}", "name", p->stages[i].name, "type",
+                              p->stages[i].node, "doc", p->stages[i].arch));
     for (int i = 0; i < p->n_edges; i++)
         for (int k = 0; k < p->edges[i].n_to; k++)
             if (p->edges[i].to[k].kind == OG_END_RESPONSE)
                 json_array_append_new(answers, json_string(p->edges[i].to[k].name));
-    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "is", "pipeline", "name", p->name,
-                          "file", p->file, "request", types_json(p, options), "stages", stages,
-                          "response", answers);
+    json_t *j = json_pack("{s:s, s:s, s:s, s:o, s:o, s:o}", "is", "pipeline", "name",
+                          name, "file", p->file, "request", types_json(p, options),
+                          "stages", stages, "response", answers);
     og_pipeline_destroy(p);
     return j;
 }
 
-/* ---- names ----------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------- */
 
 /* Names of the pipelines in all data folders, each once. */
 int og__pipeline_names(og_arena *arena, const char **names, int max) {
@@ -169,7 +172,8 @@ static json_t *find(og__cli *cli, const char *name) {
     if (k) return kind_json(k);
     if (a) return arch_json(a);
     for (const og__op_doc *o = og__op_docs; o->name; o++)
-        if (!strcmp(o->name, name) || (!strncmp(name, "og_op_", 6) && !strcmp(o->name, name + 6)))
+        if (!strcmp(o->name, name) ||
+            (!strncmp(name, "og_op_", 6) && !strcmp(o->name, name + 6)))
             return op_json(o);
     const char *names[NAMES_MAX];
     int n = og__pipeline_names(cli->arena, names, NAMES_MAX);
@@ -184,8 +188,10 @@ static int not_found(og__cli *cli, const char *name) {
     int n = og__pipeline_names(cli->arena, names, NAMES_MAX / 2), kinds;
     const og_kind_desc *k = og_kinds(&kinds);
     for (int i = 0; i < kinds; i++) names[n++] = k[i].name;
-    for (const og_arch *const *a = og_archs; *a && n < NAMES_MAX; a++) names[n++] = (*a)->name;
-    for (const og__op_doc *o = og__op_docs; o->name && n < NAMES_MAX; o++) names[n++] = o->name;
+    for (const og_arch *const *a = og_archs; *a && n < NAMES_MAX; a++)
+        names[n++] = (*a)->name;
+    for (const og__op_doc *o = og__op_docs; o->name && n < NAMES_MAX; o++)
+        names[n++] = o->name;
     const char *const words[] = {"kinds", "archs", "ops", "pipelines"};
     for (int i = 0; i < 4 && n < NAMES_MAX; i++) names[n++] = words[i];
     const char *best = og_near(name, names, n);
@@ -194,7 +200,7 @@ static int not_found(og__cli *cli, const char *name) {
                 : og__hint("'omni-graph inspect' lists kinds, archs, ops and pipelines");
 }
 
-/* ---- text ------------------------------------------------------------------------------ */
+/* ---- text --------------------------------------------------------------------- */
 
 static const char *text_of(const json_t *j, const char *key) {
     const char *s = json_string_value(json_object_get(j, key));
@@ -224,7 +230,8 @@ static void section(const char *key, const json_t *j, og_str *out) {
     if (!json_array_size(list)) return;
     if (json_is_string(json_array_get(list, 0))) {
         og_str_addf(out, "  %-10s", key);
-        json_array_foreach(list, i, item) og_str_addf(out, " %s", json_string_value(item));
+        json_array_foreach(list, i, item)
+            og_str_addf(out, " %s", json_string_value(item));
         og_str_add(out, "\n");
         return;
     }
@@ -235,19 +242,22 @@ static void section(const char *key, const json_t *j, og_str *out) {
         og_str_addf(out, "    %-*s  %-*s  %s", w, text_of(item, "name"), v,
                     text_of(item, second), text_of(item, "doc"));
         if (*text_of(item, "how")) og_str_addf(out, " [%s]", text_of(item, "how"));
-        if (*text_of(item, "default")) og_str_addf(out, " [default %s]", text_of(item, "default"));
+        if (*text_of(item, "default"))
+            og_str_addf(out, " [default %s]", text_of(item, "default"));
         og_str_add(out, "\n");
     }
 }
 
 static void print_object(const json_t *j, og_str *out) {
-    static const char *const lines[] = {"kind", "model", "family", "section", "tokenizer",
-                                        "file", NULL};
-    static const char *const sections[] = {"archs",   "lanes", "in",     "out",     "tables",
-                                           "options", "request", "stages", "response", NULL};
+    static const char *const lines[] = {"kind",      "model", "family", "section",
+                                        "tokenizer", "file",  NULL};
+    static const char *const sections[] = {"archs",    "lanes",   "in",      "out",
+                                           "tables",   "options", "request", "stages",
+                                           "response", NULL};
     og_str_addf(out, "%s %s", text_of(j, "is"), text_of(j, "name"));
     if (*text_of(j, "doc")) og_str_addf(out, ": %s", text_of(j, "doc"));
-    if (json_is_false(json_object_get(j, "runs"))) og_str_add(out, " (no arch runs it yet)");
+    if (json_is_false(json_object_get(j, "runs")))
+        og_str_add(out, " (no arch runs it yet)");
     og_str_add(out, "\n");
     for (const char *const *k = lines; *k; k++) line(*k, j, out);
     for (const char *const *k = sections; *k; k++) section(*k, j, out);
@@ -258,7 +268,8 @@ static void print_list(const json_t *list, og_str *out) {
     json_t *item;
     int w = width_of(list, "name");
     json_array_foreach(list, i, item) {
-        const char *doc = *text_of(item, "doc") ? text_of(item, "doc") : text_of(item, "file");
+        const char *doc =
+            *text_of(item, "doc") ? text_of(item, "doc") : text_of(item, "file");
         og_str_addf(out, "  %-*s  %s\n", w, text_of(item, "name"), doc);
     }
 }
@@ -273,10 +284,11 @@ static void print_everything(og__cli *cli, og_str *out) {
     }
 }
 
-/* ---- the command ----------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------- */
 
 static int show(og__cli *cli, const char *what, bool json) {
-    bool list = og__word_in("kinds|kind|archs|arch|ops|op|pipelines|pipeline|nodes|node", what);
+    bool list =
+        og__word_in("kinds|kind|archs|arch|ops|op|pipelines|pipeline|nodes|node", what);
     const char *word = *what == 'n' ? "kinds" : what; /* a node is of a kind */
     json_t *j = list ? list_json(cli, word) : find(cli, what);
     if (!j) return not_found(cli, what);
@@ -302,9 +314,10 @@ static int run(og__cli *cli) {
     if (a->n_pos > 1) return og__usage(cli, "unexpected argument '%s'", a->pos[1]);
     if (a->n_pos) return show(cli, a->pos[0], json);
     if (json) {
-        json_t *all = json_pack("{s:o, s:o, s:o, s:o}", "kinds", list_json(cli, "kinds"),
-                                "archs", list_json(cli, "archs"), "ops", list_json(cli, "ops"),
-                                "pipelines", list_json(cli, "pipelines"));
+        json_t *all =
+            json_pack("{s:o, s:o, s:o, s:o}", "kinds", list_json(cli, "kinds"), "archs",
+                      list_json(cli, "archs"), "ops", list_json(cli, "ops"), "pipelines",
+                      list_json(cli, "pipelines"));
         return og__print_json(all);
     }
     og_str s = OG_STR_INIT;
@@ -333,7 +346,8 @@ const og__cmd og__cmd_inspect = {
     .name = "inspect",
     .usage = "[kinds|archs|ops|pipelines|NAME] | diff DIR_A DIR_B",
     .brief = "show node kinds, archs, ops and pipelines; compare layer dumps",
-    .doc = "For developers: 'diff' compares two folders of 'run --tap-layers', or one with a "
+    .doc = "For developers: 'diff' compares two folders of 'run --tap-layers', or one "
+           "with a "
            ".safetensors file, tensor by tensor, and names the first that differs.",
     .options = options,
     .words = "kinds|archs|ops|pipelines|diff",

@@ -8,9 +8,9 @@
 #define COMMANDS_MAX 16
 
 const og__cmd *const og__cmds[] = {
-    &og__cmd_run,     &og__cmd_check,      &og__cmd_dot,     &og__cmd_schema,
-    &og__cmd_inspect, &og__cmd_completion, &og__cmd_version, &og__cmd_help,
-    NULL,
+    &og__cmd_run,     &og__cmd_check,   &og__cmd_dot,
+    &og__cmd_schema,  &og__cmd_inspect, &og__cmd_completion,
+    &og__cmd_version, &og__cmd_help,    NULL,
 };
 
 const og__cmd *og__cmd_find(const char *name) {
@@ -19,7 +19,7 @@ const og__cmd *og__cmd_find(const char *name) {
     return NULL;
 }
 
-static int unknown(const og__cli *cli, const char *name) {
+static int unknown(og__cli *cli, const char *name) {
     const char *names[COMMANDS_MAX];
     int n = 0;
     for (const og__cmd *const *c = og__cmds; *c && n < COMMANDS_MAX; c++)
@@ -38,8 +38,7 @@ static int dispatch(og__cli *cli, int argc, char **argv) {
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
     if (!strcmp(name, "--version") || !strcmp(name, "-V")) name = "version";
     const og__cmd *cmd = og__cmd_find(name);
-    if (!cmd && name[0] == '-')
-        return og__usage(cli, "unknown option '%s'", name);
+    if (!cmd && name[0] == '-') return og__usage(cli, "unknown option '%s'", name);
     if (!cmd) return unknown(cli, name);
     cli->cmd = cmd;
     cli->argc = argc - 2;
@@ -65,6 +64,9 @@ int main(int argc, char **argv) {
         return OG__EXIT_FAILED;
     }
     int rc = dispatch(&cli, argc, argv);
+    if (cli.misused)
+        fprintf(stderr, "  see 'omni-graph %s%s--help'\n", cli.cmd ? cli.cmd->name : "",
+                cli.cmd ? " " : "");
     if (fflush(stdout) != 0 && rc == 0) rc = OG__EXIT_FAILED;
     og_arena_destroy(cli.arena);
     return rc;

@@ -21,7 +21,8 @@ static const char *field_doc(og_arena *arena, const og_spec_field *f) {
         og_str_addf(&s, "one of the checkpoint's %s", f->one_of_ref.key);
     }
     if (f->has_min) og_str_addf(&s, "%sfrom %g", s.len ? "; " : "", f->min);
-    if (f->has_max) og_str_addf(&s, "%sto %g", f->has_min ? " " : s.len ? "; " : "", f->max);
+    if (f->has_max)
+        og_str_addf(&s, "%sto %g", f->has_min ? " " : s.len ? "; " : "", f->max);
     const char *sep = s.len ? "; " : "";
     if (f->def && f->def->kind == OG_YAML_SCALAR)
         og_str_addf(&s, "%sdefault: %s", sep, f->def->text);
@@ -55,7 +56,8 @@ const og__opt *og__field_options(og_arena *arena, const og_pipeline *p) {
         o[i].name = dashed(arena, f->name);
         o[i].kind = f->type.kind == OG_TYPE_BOOL && !f->type.list ? OG__BOOL : OG__VALUE;
         o[i].arg = type_word(arena, &f->type);
-        o[i].fill = !strcmp(o[i].arg ? o[i].arg : "", "FILE") ? OG__FILL_FILE : OG__FILL_NONE;
+        o[i].fill =
+            !strcmp(o[i].arg ? o[i].arg : "", "FILE") ? OG__FILL_FILE : OG__FILL_NONE;
         o[i].many = f->type.list;
         o[i].doc = field_doc(arena, f);
         if (!o[i].name || !o[i].arg || !o[i].doc) return NULL;
@@ -64,7 +66,8 @@ const og__opt *og__field_options(og_arena *arena, const og_pipeline *p) {
 }
 
 static bool is_flag(const og_key *k) {
-    if (k->section != OG_SECTION_OVERLAY && k->section != OG_SECTION_OVERLAY_STAGE) return false;
+    if (k->section != OG_SECTION_OVERLAY && k->section != OG_SECTION_OVERLAY_STAGE)
+        return false;
     if (!strcmp(k->name, "stages") || !strcmp(k->name, "platforms")) return false;
     return strcmp(k->name, "stage_id") && strcmp(k->name, "base_config") &&
            !(k->flags & OG_KEY_REMOVED);

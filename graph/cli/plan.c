@@ -27,7 +27,7 @@ int og__plan_args(og__cli *cli, const char **pipeline) {
     return rc;
 }
 
-int og__overlay_flags(og__cli *cli, og_overlay_flag *flags) {
+int og__key_flags(og__cli *cli, og_overlay_flag *flags) {
     const og__args *a = &cli->args;
     int n = 0;
     for (int i = 0; i < a->n_given; i++) {
@@ -36,7 +36,8 @@ int og__overlay_flags(og__cli *cli, og_overlay_flag *flags) {
         if (!key) return -1;
         for (char *c = key; *c; c++)
             if (*c == '-') *c = '_';
-        flags[n++] = (og_overlay_flag){key, a->given[i].value ? a->given[i].value : "true"};
+        flags[n++] =
+            (og_overlay_flag){key, a->given[i].value ? a->given[i].value : "true"};
     }
     return n;
 }
@@ -71,9 +72,9 @@ static int options(og__cli *cli, const char *pipeline, bool default_model,
     const char *load = og__args_get(a, "load-format");
     o->dummy = load && !strcmp(load, "dummy");
     o->greedy = og__args_has(a, "greedy");
-    og_overlay_flag *flags = og_arena_alloc(cli->arena,
-                                            (size_t)(a->n_given + 1) * sizeof *flags);
-    o->n_flags = flags ? og__overlay_flags(cli, flags) : -1;
+    og_overlay_flag *flags =
+        og_arena_alloc(cli->arena, (size_t)(a->n_given + 1) * sizeof *flags);
+    o->n_flags = flags ? og__key_flags(cli, flags) : -1;
     o->flags = flags;
     if (!o->sets || o->n_flags < 0) return og__usage(cli, "out of memory");
     return numbers(cli, o);

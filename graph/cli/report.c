@@ -4,14 +4,14 @@
 
 #include "graph/cli/cli.h"
 
-int og__usage(const og__cli *cli, const char *fmt, ...) {
+int og__usage(og__cli *cli, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     fputs("error: ", stderr);
     vfprintf(stderr, fmt, ap);
-    fprintf(stderr, "\n  see 'omni-graph %s%s--help'\n", cli->cmd ? cli->cmd->name : "",
-            cli->cmd ? " " : "");
+    fputc('\n', stderr);
     va_end(ap);
+    cli->misused = true;
     return OG__EXIT_USAGE;
 }
 
@@ -41,16 +41,14 @@ int og__exit_code(int code) {
 }
 
 int og__report(const og_err *err) {
-    char text[OG_ERR_FILE_MAX + OG_ERR_MSG_MAX + 512], flag[80];
+    char text[OG_ERR_FILE_MAX + OG_ERR_MSG_MAX + 512];
     og_err e = *err;
     if (!e.msg[0]) snprintf(e.msg, sizeof e.msg, "%s", og_strerror(e.code));
     og_err_format(&e, text, sizeof text);
     fprintf(stderr, "%s\n", text);
-    if (!e.field[0]) return og__exit_code(e.code);
-    snprintf(flag, sizeof flag, "%s", e.field);
-    for (char *c = flag; *c; c++)
-        if (*c == '_') *c = '-';
-    fprintf(stderr, "  field: %s (--%s)\n", e.field, flag);
+    size_t n = strlen(e.field);
+    if (n && (strncmp(e.msg, e.field, n) || e.msg[n] != ':'))
+        fprintf(stderr, "  field: %s\n", e.field);
     return og__exit_code(e.code);
 }
 

@@ -25,7 +25,7 @@ typedef struct job {
     double start;
 } job;
 
-/* ---- before anything is loaded ------------------------------------------------------- */
+/* ---- before anything is loaded ------------------------------------------------ */
 
 static int read_seed(job *j) {
     const char *text = og__args_get(&j->cli->args, "seed");
@@ -34,8 +34,8 @@ static int read_seed(job *j) {
     errno = 0;
     j->seed = strtoull(text, &end, 10);
     if (errno || end == text || *end || strchr(text, '-'))
-        return og__usage(j->cli, "--seed must be a whole number from 0 to 2^64-1, not '%s'",
-                         text);
+        return og__usage(
+            j->cli, "--seed must be a whole number from 0 to 2^64-1, not '%s'", text);
     j->has_seed = true;
     return 0;
 }
@@ -47,8 +47,10 @@ static int find_audio(job *j) {
         j->response = i;
         return 0;
     }
-    return og__usage(j->cli, "pipeline '%s' answers with no audio, which is all that this "
-                             "build can write", p->name);
+    return og__usage(j->cli,
+                     "pipeline '%s' answers with no audio, which is all that this "
+                     "build can write",
+                     p->name);
 }
 
 /* Every fault of the request that can be told from the plan alone. */
@@ -80,7 +82,8 @@ static int prepare(job *j, const char *pipeline) {
     if (rc) return rc;
     int rate = j->plan->responses[j->response].rate;
     if (rate <= 0)
-        return og__usage(j->cli, "the rate of the audio of '%s' is not known", j->plan->name);
+        return og__usage(j->cli, "the rate of the audio of '%s' is not known",
+                         j->plan->name);
     if (og__watch_create(&j->watch, &err) < 0) return og__report(&err);
     rc = og__output_open(&j->out, rate, &err);
     if (rc == 0 && j->layers_dir) rc = og__layers_create(j->layers_dir, &j->layers, &err);
@@ -89,7 +92,7 @@ static int prepare(job *j, const char *pipeline) {
     return OG__EXIT_USAGE;
 }
 
-/* ---- the run -------------------------------------------------------------------------- */
+/* ---- the run ------------------------------------------------------------------ */
 
 static int start(job *j, og_err *err) {
     og_engine_opts opts = {0};
@@ -137,7 +140,7 @@ static int pump(job *j, og_err *err) {
     }
 }
 
-/* ---- afterwards ------------------------------------------------------------------------ */
+/* ---- afterwards --------------------------------------------------------------- */
 
 static json_t *describe(job *j, double wall) {
     og_request_stats s;
@@ -148,13 +151,13 @@ static json_t *describe(job *j, double wall) {
     char seed[24];
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)s.seed);
     /* 64 bits do not fit a JSON number in every reader. */
-    return json_pack("{s:s, s:s?, s:O, s:s, s:{s:i, s:I, s:f}, s:{s:f, s:f, s:f, s:f}, s:o}",
-                     "pipeline", j->plan->name, "model", j->plan->model_dir, "request",
-                     j->fields, "seed", seed, "audio", "sample_rate", j->out.rate, "samples",
-                     (json_int_t)j->out.samples, "seconds", audio, "timing", "load", e.load_s,
-                     "first_output", s.first_output_s, "wall", wall, "real_time_factor",
-                     audio > 0 ? wall / audio : 0.0, "taps",
-                     og__taps_json(&j->taps, j->request));
+    return json_pack(
+        "{s:s, s:s?, s:O, s:s, s:{s:i, s:I, s:f}, s:{s:f, s:f, s:f, s:f}, s:o}",
+        "pipeline", j->plan->name, "model", j->plan->model_dir, "request", j->fields,
+        "seed", seed, "audio", "sample_rate", j->out.rate, "samples",
+        (json_int_t)j->out.samples, "seconds", audio, "timing", "load", e.load_s,
+        "first_output", s.first_output_s, "wall", wall, "real_time_factor",
+        audio > 0 ? wall / audio : 0.0, "taps", og__taps_json(&j->taps, j->request));
 }
 
 static int commit(job *j, double wall, og_err *err) {
@@ -177,8 +180,10 @@ static void final_line(job *j, double wall) {
     fprintf(stderr, "%s: %.2f s of audio in %.2f s",
             j->out.standard ? "standard output" : j->out.path, audio, wall);
     if (audio > 0) fprintf(stderr, ", real-time factor %.2f", wall / audio);
-    if (s.first_output_s >= 0) fprintf(stderr, ", first audio after %.2f s", s.first_output_s);
-    if (!j->has_seed && !j->plan->has_seed)
+    if (s.first_output_s >= 0)
+        fprintf(stderr, ", first audio after %.2f s", s.first_output_s);
+    bool random = !og__args_has(&j->cli->args, "greedy");
+    if (random && !j->has_seed && !j->plan->has_seed)
         fprintf(stderr, ", seed %llu", (unsigned long long)s.seed);
     fputc('\n', stderr);
 }
@@ -195,6 +200,17 @@ static int interrupted(job *j) {
     return OG__EXIT_SIGNAL;
 }
 
+/* The request goes first, so that the counters show what it left behind: nothing. */
+static void print_stats(job *j) {
+    og_request_stats s;
+    bool submitted = j->request != NULL;
+    if (submitted) og_request_get_stats(j->request, &s);
+    og__watch_request(j->watch, NULL);
+    og_request_free(j->request);
+    j->request = NULL;
+    og__stats_print(j->engine, j->plan, submitted ? &s : NULL);
+}
+
 static int work(job *j) {
     og_err err = OG_ERR_INIT;
     int rc = start(j, &err);
@@ -203,13 +219,13 @@ static int work(job *j) {
     og__progress_clear(&j->progress);
     if (rc == 0) rc = commit(j, wall, &err);
     if (rc == 0 && !j->quiet) final_line(j, wall);
-    if (j->engine && og__args_has(&j->cli->args, "stats"))
-        og__stats_print(j->engine, j->plan, j->request);
+    bool submitted = j->request != NULL;
+    if (j->engine && og__args_has(&j->cli->args, "stats")) print_stats(j);
     if (rc == 0) return OG__EXIT_OK;
     if (rc == OG_ECANCELED && og__watch_hit(j->watch)) return interrupted(j);
     og_err_set(&err, rc, "%s", og_strerror(rc));
     int code = og__report(&err);
-    return rc == OG_EREJECT || !j->request ? code : OG__EXIT_FAILED;
+    return rc == OG_EREJECT || !submitted ? code : OG__EXIT_FAILED;
 }
 
 static void clean_up(job *j) {
@@ -240,8 +256,8 @@ static int run(og__cli *cli) {
 static const og__opt options[] = {
     {"output", 'o', OG__VALUE, "FILE", NULL, OG__FILL_FILE, false,
      "where to: .wav, .flac, .pcm, .raw, .json (facts only), or - for standard output"},
-    {"format", 'f', OG__VALUE, "FORMAT", "wav|wav_f32|flac|pcm|json", OG__FILL_NONE, false,
-     "format, where the file's name does not say it"},
+    {"format", 'f', OG__VALUE, "FORMAT", "wav|wav_f32|flac|pcm|json", OG__FILL_NONE,
+     false, "format, where the file's name does not say it"},
     {"request", 'r', OG__VALUE, "JSON", NULL, OG__FILL_NONE, false,
      "the request's fields as JSON, or @FILE; flags come over it"},
     {"seed", 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,
@@ -271,10 +287,11 @@ const og__cmd og__cmd_run = {
     .name = "run",
     .usage = "PIPELINE [--FIELD VALUE ...] [OPTIONS] -o FILE",
     .brief = "run one request through a pipeline and write its audio",
-    .doc = "PIPELINE is a name (qwen3_tts) or a file. Its request fields are options: "
-           "underscores become dashes, a bool needs no value, a list field may be given "
-           "several times, and the text - is read from standard input. Without --model the "
-           "embedded default checkpoint is used.",
+    .doc =
+        "PIPELINE is a name (qwen3_tts) or a file. Its request fields are options: "
+        "underscores become dashes, a bool needs no value, a list field may be given "
+        "several times, and the text - is read from standard input. Without --model the "
+        "embedded default checkpoint is used.",
     .options = options,
     .fill = OG__FILL_PIPELINE,
     .min_pos = 1,

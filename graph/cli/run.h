@@ -1,5 +1,6 @@
-/* The parts of `run`: the request, the output file, taps, progress, Ctrl-C. All belong to
- * the main thread, but for the layer tap (executors call it) and the watcher (its own). */
+/* The parts of `run`: the request, the output file, taps, progress, Ctrl-C. All belong
+ * to the main thread, but for the layer tap (executors call it) and the watcher (its
+ * own). */
 #ifndef OG_CLI_RUN_H
 #define OG_CLI_RUN_H
 
@@ -7,12 +8,12 @@
 #include "graph/run/engine.h"
 #include "nodes/media/audio.h"
 
-/* ---- request ---------------------------------------------------------------------- */
+/* ---- request ------------------------------------------------------------------ */
 
 /* Body of the request from --request and the field flags; a new reference. */
 int og__fields_json(og__cli *cli, const og_plan *p, json_t **out);
 
-/* ---- output ----------------------------------------------------------------------- */
+/* ---- output ------------------------------------------------------------------- */
 
 typedef enum og__format { OG__AUDIO, OG__JSON } og__format;
 
@@ -24,6 +25,7 @@ typedef struct og__output {
     og_audio_out *out; /* open while AUDIO is written */
     int rate;
     int64_t samples;
+    og_err err; /* of standard output */
 } og__output;
 
 /* Look at -o and --format before anything is loaded. 0, or an exit code. */
@@ -36,7 +38,7 @@ int og__output_silence(og__output *o, int64_t n, og_err *err);
 int og__output_commit(og__output *o, const json_t *info, og_err *err);
 void og__output_abort(og__output *o);
 
-/* ---- taps -------------------------------------------------------------------------- */
+/* ---- taps --------------------------------------------------------------------- */
 
 typedef struct og__taps {
     og_request_tap *taps;
@@ -48,8 +50,8 @@ typedef struct og__taps {
 int og__taps_plan(og__cli *cli, const og_plan *p, const og__output *o, og__taps *out);
 /* After DONE: one .npy a tap and lane. */
 int og__taps_write(const og__taps *t, og_request *r, og_err *err);
-/* {"talker.codes": {"shape": [..], "dtype": "int64", "data": [..]}}; lane k > 0 has ".k"
- * behind its name. A new reference, NULL when out of memory. */
+/* {"talker.codes": {"shape": [..], "dtype": "int64", "data": [[..], ..]}}; lane k > 0
+ * has ".k" behind its name. A new reference, NULL when out of memory. */
 json_t *og__taps_json(const og__taps *t, og_request *r);
 
 typedef struct og__layers og__layers; /* --tap-layers */
@@ -59,12 +61,12 @@ void og__layers_tap(void *layers, const char *name, const og_tensor *t); /* og_t
 int og__layers_finish(og__layers *l, int64_t *n, og_err *err);
 void og__layers_free(og__layers *l); /* NULL is fine */
 
-/* ---- progress ---------------------------------------------------------------------- */
+/* ---- progress ----------------------------------------------------------------- */
 
 typedef struct og__progress {
     bool on, shown;
-    double next;      /* time of the next line */
-    const int *port;  /* per stage: output port whose items are counted, -1: none */
+    double next;     /* time of the next line */
+    const int *port; /* per stage: output port whose items are counted, -1: none */
     const og_plan *plan;
 } og__progress;
 
@@ -73,14 +75,14 @@ void og__progress_init(og__progress *p, og__cli *cli, const og_plan *plan);
 void og__progress_note(og__progress *p, const char *text);
 void og__progress_show(og__progress *p, og_request *r, double audio_s, double wall_s);
 void og__progress_clear(og__progress *p);
-/* Tables of --stats on stderr. r may be NULL. */
-void og__stats_print(og_engine *e, const og_plan *p, og_request *r);
+/* Tables of --stats on stderr; q: of the request, or NULL. */
+void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q);
 
-/* ---- Ctrl-C ------------------------------------------------------------------------- */
+/* ---- Ctrl-C ------------------------------------------------------------------- */
 
-/* Takes SIGINT and SIGTERM from now on: the first cancels the request that is watched, the
- * second ends the process at once. Made before any other thread, which inherit that these
- * signals are blocked. */
+/* Takes SIGINT and SIGTERM from now on: the first cancels the request that is watched,
+ * the second ends the process at once. Made before any other thread, which inherit
+ * that these signals are blocked. */
 typedef struct og__watch og__watch;
 int og__watch_create(og__watch **out, og_err *err);
 /* Cancel r (NULL: nothing) at the first signal, also if that came already. */

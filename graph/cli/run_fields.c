@@ -31,7 +31,8 @@ static void chop_newline(og_str *s) {
     if (s->len && s->data[s->len - 1] == '\r') s->data[--s->len] = 0;
 }
 
-static json_t *text_value(og__cli *cli, const og_plan_field *f, const char *text, int *rc) {
+static json_t *text_value(og__cli *cli, const og_plan_field *f, const char *text,
+                          int *rc) {
     og_err err = OG_ERR_INIT;
     json_t *v;
     if (f->type.kind == OG_TYPE_TEXT && !strcmp(text, "-")) {
@@ -51,8 +52,8 @@ static json_t *text_value(og__cli *cli, const og_plan_field *f, const char *text
     return v;
 }
 
-static int set_field(og__cli *cli, const og_plan_field *f, const og__given *g, json_t *body,
-                     bool first) {
+static int set_field(og__cli *cli, const og_plan_field *f, const og__given *g,
+                     json_t *body, bool first) {
     int rc = OG__EXIT_USAGE;
     json_t *v = g->value ? text_value(cli, f, g->value, &rc) : json_true();
     if (!v) return rc;
@@ -62,7 +63,8 @@ static int set_field(og__cli *cli, const og_plan_field *f, const og__given *g, j
     if (!have) return json_object_set_new(body, f->name, v) < 0 ? rc : 0;
     if (!json_is_array(have)) {
         json_t *list = json_array();
-        if (json_array_append(list, have) < 0 || json_object_set_new(body, f->name, list) < 0)
+        if (json_array_append(list, have) < 0 ||
+            json_object_set_new(body, f->name, list) < 0)
             return rc;
         have = list;
     }

@@ -31,7 +31,8 @@ static bool has_npy(const char *dir) {
 int og__layers_create(const char *dir, og__layers **out, og_err *err) {
     *out = NULL;
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return og_err_set(err, OG_EINVAL, "cannot make folder '%s': %s", dir, strerror(errno));
+        return og_err_set(err, OG_EINVAL, "cannot make folder '%s': %s", dir,
+                          strerror(errno));
     if (has_npy(dir)) {
         og_err_set(err, OG_EINVAL, "folder '%s' holds .npy files already", dir);
         og_err_hint(err, "name an empty folder, or one that is not there");
@@ -52,7 +53,8 @@ static void gather(const og_tensor *t, char *out) {
     for (int64_t i = 0; i < n; i++) {
         int64_t offset = 0;
         for (int d = 0; d < t->rank; d++) offset += at[d] * t->stride[d];
-        memcpy(out + (size_t)i * size, (const char *)t->data + offset * (int64_t)size, size);
+        memcpy(out + (size_t)i * size, (const char *)t->data + offset * (int64_t)size,
+               size);
         for (int d = t->rank - 1; d >= 0 && ++at[d] == t->ne[d]; d--) at[d] = 0;
     }
 }
@@ -72,7 +74,8 @@ static og_dtype widen_bf16(const og_tensor *t, char *data) {
 static int write_one(const char *path, const og_tensor *t, og_err *err) {
     size_t size = og_dtype_size(t->dtype);
     if (t->place.kind != OG_PLACE_HOST)
-        return og_err_set(err, OG_EUNSUPPORTED, "'%s': the layer is in device memory", path);
+        return og_err_set(err, OG_EUNSUPPORTED, "'%s': the layer is in device memory",
+                          path);
     char *data = og_malloc((size_t)og_tensor_count(t) * (size < 4 ? 4 : size) + 1);
     if (!data) return og_err_set(err, OG_ENOMEM, "no memory for '%s'", path);
     gather(t, data);

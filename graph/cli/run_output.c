@@ -1,5 +1,6 @@
 /* Where the audio of `run` goes: a file that appears whole, standard output, or only the
  * facts about it as JSON. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,41 +24,46 @@ int og__output_plan(og__cli *cli, og__output *o) {
         return og__hint("-o out.wav, or -o - for standard output");
     }
     o->standard = !strcmp(o->path, "-");
+    if (!o->standard && og__can_write(o->path, &err) < 0) {
+        og__report(&err);
+        return OG__EXIT_USAGE;
+    }
     const char *word = format_word(cli, o);
     if (!strcasecmp(word, "json")) {
         o->kind = OG__JSON;
     } else {
         int rc = og__args_has(&cli->args, "format")
                      ? og_audio_by_name(word, &o->audio, &err)
-                     : o->standard ? og_audio_by_name(word, &o->audio, &err)
-                                   : og_audio_by_path(o->path, &o->audio, &err);
+                 : o->standard ? og_audio_by_name(word, &o->audio, &err)
+                               : og_audio_by_path(o->path, &o->audio, &err);
         if (rc < 0) {
             og__report(&err);
             return og__hint("-o takes .wav, .flac, .pcm, .raw or .json; --format decides "
                             "where the name does not");
         }
     }
-    if (!o->standard) {
-        int rc = og__can_write(o->path, &err);
-        if (rc == 0) return 0;
-        og__report(&err);
-        return OG__EXIT_USAGE;
-    }
-    if (o->kind == OG__AUDIO && isatty(STDOUT_FILENO))
-        return og__usage(cli, "no audio is written to a terminal; use -o FILE, or a pipe");
+    if (o->standard && o->kind == OG__AUDIO && isatty(STDOUT_FILENO))
+        return og__usage(cli,
+                         "no audio is written to a terminal; use -o FILE, or a pipe");
     return 0;
 }
 
 static int to_stdout(void *ctx, const void *bytes, size_t n) {
-    (void)ctx;
-    return og__write_stdout(bytes, n, NULL);
+    return og__write_stdout(bytes, n, &((og__output *)ctx)->err);
 }
 
 int og__output_open(og__output *o, int rate, og_err *err) {
     o->rate = rate;
     if (o->kind != OG__AUDIO) return 0;
-    if (o->standard) return og_audio_stream(o->audio, rate, 1, to_stdout, o, &o->out, err);
+    if (o->standard)
+        return og_audio_stream(o->audio, rate, 1, to_stdout, o, &o->out, err);
     return og_audio_create(o->path, o->audio, rate, 1, &o->out, err);
+}
+
+/* Why standard output took no more says more than that a writer was stopped. */
+static int sunk(const og__output *o, int rc, og_err *err) {
+    if (rc < 0 && o->err.code) *err = o->err;
+    return rc;
 }
 
 int og__output_write(og__output *o, const og_tensor *samples, og_err *err) {
@@ -65,10 +71,12 @@ int og__output_write(og__output *o, const og_tensor *samples, og_err *err) {
     if (n == 0) return 0;
     if (samples->dtype != OG_F32 || !og_tensor_dense(samples) ||
         samples->place.kind != OG_PLACE_HOST)
-        return og_err_set(err, OG_EUNSUPPORTED, "samples must be f32 in host memory, not %s",
+        return og_err_set(err, OG_EUNSUPPORTED,
+                          "samples must be f32 in host memory, not %s",
                           og_dtype_name(samples->dtype));
     o->samples += n;
-    return o->out ? og_audio_write(o->out, samples->data, (size_t)n, err) : 0;
+    return o->out ? sunk(o, og_audio_write(o->out, samples->data, (size_t)n, err), err)
+                  : 0;
 }
 
 int og__output_silence(og__output *o, int64_t n, og_err *err) {
@@ -76,25 +84,37 @@ int og__output_silence(og__output *o, int64_t n, og_err *err) {
     int rc = 0;
     while (n > 0 && rc == 0) {
         int64_t k = n < SILENCE ? n : SILENCE;
-        rc = o->out ? og_audio_write(o->out, zeros, (size_t)k, err) : 0;
+        rc = o->out ? sunk(o, og_audio_write(o->out, zeros, (size_t)k, err), err) : 0;
         o->samples += k;
         n -= k;
     }
     return rc;
 }
 
+/* One line a key: tapped items would fill a line each otherwise. */
+static void json_text(const json_t *info, og_str *out) {
+    const char *key;
+    json_t *value;
+    const char *sep = "{";
+    json_object_foreach((json_t *)info, key, value) {
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        if (!text) out->oom = 1;
+        og_str_addf(out, "%s\n  \"%s\": %s", sep, key, text ? text : "null");
+        free(text);
+        sep = ",";
+    }
+    og_str_add(out, "\n}\n");
+}
+
 int og__output_commit(og__output *o, const json_t *info, og_err *err) {
     if (o->kind == OG__AUDIO) {
         og_audio_out *out = o->out;
         o->out = NULL;
-        return og_audio_commit(out, err);
+        return sunk(o, og_audio_commit(out, err), err);
     }
-    char *text = json_dumps(info, JSON_INDENT(2));
-    if (!text) return og_err_set(err, OG_ENOMEM, "out of memory");
     og_str s = OG_STR_INIT;
-    og_str_addf(&s, "%s\n", text);
-    free(text);
-    int rc = s.oom ? og_err_set(err, OG_ENOMEM, "out of memory")
+    json_text(info, &s);
+    int rc = s.oom         ? og_err_set(err, OG_ENOMEM, "out of memory")
              : o->standard ? og__write_stdout(s.data, s.len, err)
                            : og__write_file(o->path, s.data, s.len, err);
     og_str_free(&s);

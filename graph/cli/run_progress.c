@@ -27,7 +27,8 @@ void og__progress_init(og__progress *p, og__cli *cli, const og_plan *plan) {
     int *port = og_arena_alloc(cli->arena, (size_t)plan->n_stages * sizeof *port + 1);
     *p = (og__progress){.plan = plan, .port = port};
     p->on = port && isatty(STDERR_FILENO) && !og__args_has(&cli->args, "quiet");
-    for (int i = 0; port && i < plan->n_stages; i++) port[i] = counted_port(&plan->stages[i]);
+    for (int i = 0; port && i < plan->n_stages; i++)
+        port[i] = counted_port(&plan->stages[i]);
 }
 
 static int columns(void) {
@@ -82,8 +83,7 @@ void og__progress_show(og__progress *p, og_request *r, double audio_s, double wa
         og_request_get_progress(r, p->plan->order[i], &at);
         if (at.items || !at.done) stage_text(p, p->plan->order[i], &at, &s);
     }
-    if (audio_s > 0)
-        og_str_addf(&s, "  real-time factor %.2f", wall_s / audio_s);
+    if (audio_s > 0) og_str_addf(&s, "  real-time factor %.2f", wall_s / audio_s);
     if (s.data) line(p, s.data);
     og_str_free(&s);
     p->next = wall_s + PERIOD;
@@ -94,7 +94,7 @@ void og__progress_clear(og__progress *p) {
     p->shown = false;
 }
 
-/* ---- --stats ------------------------------------------------------------------------- */
+/* ---- --stats ------------------------------------------------------------------ */
 
 static void bytes_text(size_t n, char *buf, size_t size) {
     if (n >= (size_t)1 << 30)
@@ -116,8 +116,8 @@ static void node_row(const og_plan_stage *st, int replica, const og_node_stats *
         snprintf(pages, sizeof pages, "-");
     bytes_text(n->weight_bytes, weights, sizeof weights);
     bytes_text(n->state_bytes, state, sizeof state);
-    fprintf(stderr, "%-16s %10s %14s %12s %12s %9lld %9lld\n", name, slots, pages, weights,
-            state, (long long)n->steps, (long long)n->rows);
+    fprintf(stderr, "%-16s %10s %14s %12s %12s %9lld %9lld\n", name, slots, pages,
+            weights, state, (long long)n->steps, (long long)n->rows);
 }
 
 static void node_table(og_engine *e, const og_plan *p) {
@@ -142,19 +142,17 @@ static void seconds_fact(const char *name, double s) {
     fact(name, s < 0 ? "-" : text);
 }
 
-void og__stats_print(og_engine *e, const og_plan *p, og_request *r) {
+void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) {
     og_engine_stats s;
     struct rusage use;
     char text[160];
     og_engine_get_stats(e, &s);
     node_table(e, p);
-    if (r) {
-        og_request_stats q;
-        og_request_get_stats(r, &q);
-        seconds_fact("queued", q.queued_s);
-        seconds_fact("first output", q.first_output_s);
-        seconds_fact("total", q.total_s);
-        snprintf(text, sizeof text, "%llu", (unsigned long long)q.seed);
+    if (q) {
+        seconds_fact("queued", q->queued_s);
+        seconds_fact("first output", q->first_output_s);
+        seconds_fact("total", q->total_s);
+        snprintf(text, sizeof text, "%llu", (unsigned long long)q->seed);
         fact("seed", text);
     }
     seconds_fact("load", s.load_s);

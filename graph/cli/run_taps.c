@@ -11,12 +11,13 @@ static bool is_integer(og_dtype t) {
            t == OG_U32 || t == OG_U16 || t == OG_U8 || t == OG_BOOL;
 }
 
-/* ---- reading -STAGE.PORT=FILE- ------------------------------------------------------ */
+/* ---- reading -STAGE.PORT=FILE- ------------------------------------------------ */
 
 static int bad_stage(og__cli *cli, const og_plan *p, const char *stage) {
     const char *names[OG_PIPELINE_MAX_STAGES];
     int n = 0;
-    while (n < p->n_stages && n < OG_PIPELINE_MAX_STAGES) names[n] = p->stages[n].name, n++;
+    while (n < p->n_stages && n < OG_PIPELINE_MAX_STAGES)
+        names[n] = p->stages[n].name, n++;
     const char *best = og_near(stage, names, n);
     og__usage(cli, "--tap: this plan has no stage '%s'", stage);
     return best ? og__hint("did you mean '%s'?", best) : OG__EXIT_USAGE;
@@ -38,7 +39,8 @@ static int check_port(og__cli *cli, const og_plan *p, const og_request_tap *t) {
     if (stage < 0) return bad_stage(cli, p, t->stage);
     const og_plan_stage *st = &p->stages[stage];
     for (int i = 0; i < st->n_ports; i++)
-        if ((st->ports[i].flags & OG_PORT_OUT) && !strcmp(st->ports[i].name, t->port)) return 0;
+        if ((st->ports[i].flags & OG_PORT_OUT) && !strcmp(st->ports[i].name, t->port))
+            return 0;
     return bad_port(cli, st, t->port);
 }
 
@@ -62,7 +64,8 @@ static int read_tap(og__cli *cli, const og_plan *p, const og__output *o, const c
         og__usage(cli, "--tap %s: which file?", arg);
         return og__hint("--tap %s=FILE.npy; without a file only with -o FILE.json", arg);
     }
-    return *file && og__can_write(*file, &err) < 0 ? (og__report(&err), OG__EXIT_USAGE) : 0;
+    return *file && og__can_write(*file, &err) < 0 ? (og__report(&err), OG__EXIT_USAGE)
+                                                   : 0;
 }
 
 int og__taps_plan(og__cli *cli, const og_plan *p, const og__output *o, og__taps *out) {
@@ -80,7 +83,7 @@ int og__taps_plan(og__cli *cli, const og_plan *p, const og__output *o, og__taps 
     return 0;
 }
 
-/* ---- writing ------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------ */
 
 static int64_t integer_at(const og_tensor *t, int64_t i) {
     const char *at = (const char *)t->data + (size_t)i * og_dtype_size(t->dtype);
@@ -181,12 +184,18 @@ static json_t *tensor_json(const og_tensor *t) {
     json_t *shape = json_array(), *data = json_array();
     int64_t n = og_tensor_count(t);
     bool whole = is_integer(t->dtype);
-    for (int d = 0; d < t->rank; d++) json_array_append_new(shape, json_integer(t->ne[d]));
-    for (int64_t i = 0; i < n; i++)
-        json_array_append_new(data, whole ? json_integer(integer_at(t, i))
-                                          : json_real((double)float_at(t, i)));
-    return json_pack("{s:o, s:s, s:o}", "shape", shape, "dtype", whole ? "int64" : "float32",
-                     "data", data);
+    for (int d = 0; d < t->rank; d++)
+        json_array_append_new(shape, json_integer(t->ne[d]));
+    int64_t width = t->rank > 1 && t->ne[0] ? n / t->ne[0] : 0;
+    for (int64_t i = 0; i < n; i++) {
+        json_t *v =
+            whole ? json_integer(integer_at(t, i)) : json_real((double)float_at(t, i));
+        if (width && i % width == 0) json_array_append_new(data, json_array());
+        json_array_append_new(
+            width ? json_array_get(data, json_array_size(data) - 1) : data, v);
+    }
+    return json_pack("{s:o, s:s, s:o}", "shape", shape, "dtype",
+                     whole ? "int64" : "float32", "data", data);
 }
 
 json_t *og__taps_json(const og__taps *t, og_request *r) {
@@ -197,7 +206,8 @@ json_t *og__taps_json(const og__taps *t, og_request *r) {
             char name[256], suffix[16] = "";
             if (items.place.kind != OG_PLACE_HOST || !og_tensor_dense(&items)) continue;
             if (lane) snprintf(suffix, sizeof suffix, ".%d", lane);
-            snprintf(name, sizeof name, "%s.%s%s", t->taps[i].stage, t->taps[i].port, suffix);
+            snprintf(name, sizeof name, "%s.%s%s", t->taps[i].stage, t->taps[i].port,
+                     suffix);
             json_object_set_new(all, name, tensor_json(&items));
         }
     }

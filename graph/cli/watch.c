@@ -1,5 +1,5 @@
-/* Ctrl-C. A thread of its own takes the signals with sigwait, so that no code of ours ever
- * runs inside a handler and a request can be cancelled from there directly. */
+/* Ctrl-C. A thread of its own takes the signals with sigwait, so that no code of ours
+ * ever runs inside a handler and a request can be cancelled from there directly. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
