@@ -29,8 +29,9 @@
  *     the port; LAST on items of a source says that this source has ended.
  *   - A port without a feeder needs one empty LAST chunk: a job waits for feed rows until
  *     the port has ended.
- *   - Source numbers belong to the port: items that the recipes of two ports name are fed
- *     to both.
+ *   - Sources belong to a recipe: items are for the recipe that was fed last on their port
+ *     (for the first one, before there is any). Items that recipes of two ports name are
+ *     fed to both ports.
  *   - job->max_items bounds the rows of the prompt; 0 means all that the window can take.
  */
 #ifndef OG_AR_H

@@ -6,8 +6,8 @@
 
 og_row_state og__ar_input_peek(ar_input *in, og_term *terms, int *n_terms) {
     while (in->at < in->n_recipes) {
-        og_row_state s = og_row_peek(in->recipe[in->at], &in->cursor, in->come, terms,
-                                     n_terms);
+        og_row_state s = og_row_peek(in->recipe[in->at], &in->cursor, in->come[in->at],
+                                     terms, n_terms);
         if (s != OG_ROW_END) return s;
         in->at++;
         in->cursor = (og_row_cursor){0};
@@ -28,7 +28,8 @@ void og__ar_input_clear(ar_input *in) {
 
 void og__ar_input_free(ar_input *in) {
     og__ar_input_clear(in);
-    for (int i = 0; i < OG_ROW_MAX_SOURCES; i++) og_free(in->source[i].data);
+    for (int i = 0; i < AR_MAX_RECIPES; i++)
+        for (int k = 0; k < OG_ROW_MAX_SOURCES; k++) og_free(in->source[i][k].data);
 }
 
 static int take_recipe(ar_node *n, ar_input *in, og_chunk *c, og_err *err) {
@@ -55,14 +56,19 @@ static int take_fill(ar_node *n, ar_slot *s, og_chunk *c, og_err *err) {
     return 0;
 }
 
+/* Items belong to the recipe that came last, or to the first while there is none. */
+static int of_recipe(const ar_input *in) {
+    return in->n_recipes ? in->n_recipes - 1 : 0;
+}
+
 /* Rows of a prompt and feed rows can name no more items than fit in two windows. */
 static int take_items(ar_node *n, ar_input *in, const og_chunk *c, og_err *err) {
     const og_tensor *x = &c->items;
     if (c->source < 0 || c->source >= OG_ROW_MAX_SOURCES)
         return og_err_set(err, OG_ELIMIT, "items of source %d (limit is %d)", c->source,
                           OG_ROW_MAX_SOURCES);
-    og_row_source *come = &in->come[c->source];
-    ar_source *s = &in->source[c->source];
+    og_row_source *come = &in->come[of_recipe(in)][c->source];
+    ar_source *s = &in->source[of_recipe(in)][c->source];
     int64_t width = x->ne[0] ? og_tensor_count(x) / x->ne[0] : 1;
     if (come->closed)
         return og_err_set(err, OG_EINVAL, "items of source %d after its end", c->source);
@@ -109,7 +115,7 @@ static int take(ar_node *n, ar_slot *s, int port, og_chunk *c, og_err *err) {
     if (!is_feed) take_limits(s, c);
     if (!(c->flags & OG_LAST)) return 0;
     if (!of_source) in->closed = 1;
-    else if (c->source < OG_ROW_MAX_SOURCES) in->come[c->source].closed = 1;
+    else if (c->source < OG_ROW_MAX_SOURCES) in->come[of_recipe(in)][c->source].closed = 1;
     return 0;
 }
 

@@ -26,14 +26,14 @@ typedef struct ar_source {
     void *data;
 } ar_source;
 
-/* What has come to one input port of a job. */
+/* What has come to one input port of a job: recipes, each with its own sources. */
 typedef struct ar_input {
     og_recipe *recipe[AR_MAX_RECIPES];
     int n_recipes, at; /* at: the one that is read now */
     og_row_cursor cursor;
     int closed; /* no further recipe */
-    og_row_source come[OG_ROW_MAX_SOURCES];
-    ar_source source[OG_ROW_MAX_SOURCES];
+    og_row_source come[AR_MAX_RECIPES][OG_ROW_MAX_SOURCES];
+    ar_source source[AR_MAX_RECIPES][OG_ROW_MAX_SOURCES];
 } ar_input;
 
 typedef enum ar_state {

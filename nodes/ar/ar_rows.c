@@ -23,7 +23,7 @@ static int table_slot(ar_batch *b, int table) {
 static int item_of(const ar_node *n, const ar_input *in, const og_term *t, const void **item,
                    og_err *err) {
     const og_row_table *tab = &n->d.tables[t->table];
-    const ar_source *s = &in->source[t->source];
+    const ar_source *s = &in->source[in->at][t->source];
     og_dtype want = tab->arg == OG_TABLE_VECTOR ? OG_F32 : OG_I32;
     if (s->dtype != want || s->width != tab->width)
         return og_err_set(err, OG_ETYPE,

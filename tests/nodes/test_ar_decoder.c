@@ -194,6 +194,30 @@ static void test_rows_of_sources(void **state) {
     toy_close(&f);
 }
 
+/* Pieces of a prompt, each with a source 0 of its own, fed before the first has been run. */
+static void test_pieces_have_their_own_sources(void **state) {
+    (void)state;
+    toy_fix f;
+    th_job j;
+    og_step_info info;
+    toy_open(&f, 1, 64, 16, 0);
+    toy_job(&j, 1, 16, 3);
+    assert_int_equal(toy_admit(&f, &j), 0);
+    th_feed_rows(f.node, &j, TOY_FEED, NULL, NULL, OG_LAST);
+    for (int32_t piece = 0; piece < 3; piece++) {
+        int32_t ids[2] = {9, 3 + piece};
+        th_feed_rows(f.node, &j, TOY_PROMPT, toy_open_rows(TOY_ID, 0, 0, 0, NULL, 0), NULL,
+                     piece == 2 ? OG_LAST : 0);
+        th_feed_items(f.node, &j, TOY_PROMPT, 0, OG_I32, 2, 1, ids, OG_LAST);
+    }
+    th_step(f.node, &info);
+    assert_int_equal(info.prefill, 6);
+    th_run(f.node, 5);
+    TOY_EXPECT(&j, 1, 5, 6);
+    toy_done(&f, &j);
+    toy_close(&f);
+}
+
 /* A stream that ends before a row of the prompt exists, and a prompt without rows: the
  * stage is passed over. */
 static void test_passed_over(void **state) {
@@ -362,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_open_prompt),
         cmocka_unit_test(test_prompt_closed_late),
         cmocka_unit_test(test_rows_of_sources),
+        cmocka_unit_test(test_pieces_have_their_own_sources),
         cmocka_unit_test(test_passed_over),
         cmocka_unit_test(test_slow_client_stops_only_itself),
         cmocka_unit_test(test_prefill_beside_decode),
