@@ -213,6 +213,25 @@ static void require_phases(og__build *b) {
     }
 }
 
+/* Converters and calls that graph/run does not do yet, on edges that stay. */
+static void require_edge(og__build *b, const og_spec_edge *e) {
+    static const char *const missing[] = {
+        [OG_VIA_NONE] = NULL,
+        [OG_VIA_RESAMPLE] = "resample",
+        [OG_VIA_DETOKENIZE] = "detokenize",
+        [OG_VIA_RESIZE] = "resize",
+        [OG_VIA_SPLIT_SENTENCE] = "split",
+        [OG_VIA_SPLIT_CLAUSE] = "split",
+    };
+    if (missing[e->via]) {
+        og__plan_block(b, e->via_src, "via: %s is not run by this build",
+                       missing[e->via]);
+    }
+    if (e->per_chunk) {
+        og__plan_block(b, e->src, "per: chunk is not run by this build");
+    }
+}
+
 static void make_stage(og__build *b, int i) {
     const og_spec_stage *s = &b->spec->stages[i];
     og__bstage *o = &b->bs[i];
@@ -250,6 +269,11 @@ int og__pass_gate(og__build *b) {
         if (!b->bs[i].dropped) {
             require(b, i);
             make_stage(b, i);
+        }
+    }
+    for (int i = 0; i < b->spec->n_edges; i++) {
+        if (!b->be[i].dropped) {
+            require_edge(b, &b->spec->edges[i]);
         }
     }
     for (int i = 0; i < b->n_stages; i++) {

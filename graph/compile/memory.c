@@ -67,7 +67,8 @@ static bool ask_node(og__build *b, const og_plan_stage *s, const og_node_cfg *cf
 }
 
 static bool can_plan(const og__build *b, const og_plan_stage *s) {
-    return b->model && s->section && s->arch && s->arch->impl && s->kind_desc->plan;
+    if (!s->arch || !s->arch->impl || !s->kind_desc->plan) return false;
+    return !s->arch->section || (b->model && s->section);
 }
 
 /* The network's own longest sequence bounds max_model_len. */
@@ -85,6 +86,40 @@ static bool bound_len(og__build *b, og_plan_stage *s) {
     }
     s->max_model_len = (int)most;
     return true;
+}
+
+static size_t machine_memory(const og__build *b) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (b->opts->memory_limit) {
+        return b->opts->memory_limit;
+    }
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
+/* A pool for the worst case of all slots may be more than the machine has. Where nobody
+ * said how large it is to be, it takes a quarter of the memory at most, and one sequence at
+ * the least: admission makes the others wait. */
+static void bound_pool(og__build *b, og_plan_stage *s) {
+    size_t quarter = machine_memory(b) / 4;
+    bool host = s->replicas && s->replicas[0].place.kind == OG_PLACE_HOST;
+    if (s->kv_bytes || !host || s->kind != OG_KIND_AR || !quarter ||
+        s->node.kv_bytes <= quarter) {
+        return;
+    }
+    og_node_cfg one = node_cfg(b, s);
+    og_node_plan p;
+    one.max_seqs = 1;
+    if (!ask_node(b, s, &one, &p)) {
+        return;
+    }
+    s->kv_bytes = p.kv_bytes > quarter ? p.kv_bytes : quarter;
+    og_diags_note(b->diags, s->src,
+                  "stage '%s': the KV pool is bounded to %zu bytes, %d sequences of %d "
+                  "positions would take %zu",
+                  s->name, s->kv_bytes, s->max_num_seqs, s->max_model_len,
+                  s->node.kv_bytes);
+    one = node_cfg(b, s);
+    s->has_node_plan = ask_node(b, s, &one, &s->node);
 }
 
 static void check_pool(og__build *b, const og_plan_stage *s) {
@@ -117,6 +152,7 @@ static void plan_node(og__build *b, int stage) {
         }
         if (s->has_node_plan) {
             check_pool(b, s);
+            bound_pool(b, s);
         }
     }
     /* One position is left for the prompt, at the least. */
@@ -220,11 +256,6 @@ static void plan_stream(og__build *b) {
 
 /* ---- totals ---------------------------------------------------------------------- */
 
-static size_t machine_memory(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
-}
-
 static double gib(size_t n) {
     return (double)n / (1024.0 * 1024.0 * 1024.0);
 }
@@ -244,7 +275,7 @@ static void totals(og__build *b) {
             host += weights + n * (s->node.kv_bytes + s->node.state_bytes);
         }
     }
-    size_t limit = b->opts->memory_limit ? b->opts->memory_limit : machine_memory();
+    size_t limit = machine_memory(b);
     if (!limit || host <= limit) {
         return;
     }

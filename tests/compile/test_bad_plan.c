@@ -55,7 +55,7 @@ static bool check_file(const char *name) {
     og_diags *d = og_diags_create();
     og_plan *plan = NULL;
     og_err err = OG_ERR_INIT;
-    int flags = strncmp(name, "unknown_", 8) == 0 ? 0 : OG_PLAN_CHECK_ONLY;
+    int flags = strncmp(name, "run_", 4) == 0 ? 0 : OG_PLAN_CHECK_ONLY;
     int rc = og_plan_build(&o, flags, d, &plan, &err);
     bool ok = rc < 0 && !plan && err.code < 0 && says(d, line, col, text);
     if (!ok) {

@@ -247,6 +247,20 @@ static void test_budgets(void **state) {
     done(&r);
 }
 
+/* 8 sequences of 4096 positions would take 512 KiB; the talker's pool gets a quarter. */
+static void test_pool_is_bounded_by_the_machine(void **state) {
+    (void)state;
+    og_plan_options o = fake_options("qwen3_tts");
+    const char *sets[] = {"code2wav.max_model_len=1"};
+    o.model = TINY;
+    o.sets = sets, o.n_sets = 1;
+    o.memory_limit = 1 << 20;
+    built r = build_opts(o, 0);
+    assert_int_equal(stage(&r, "talker")->kv_bytes, 1 << 18);
+    assert_true(said(&r, OG_SEVERITY_NOTE, "is bounded to 262144 bytes"));
+    done(&r);
+}
+
 static void test_lengths(void **state) {
     (void)state;
     const char *longer[] = {"talker.max_model_len=9000"};
@@ -337,6 +351,7 @@ int main(void) {
         cmocka_unit_test(test_stop_ids_beyond_the_head_b053),
         cmocka_unit_test(test_memory_is_refused_with_numbers),
         cmocka_unit_test(test_budgets),
+        cmocka_unit_test(test_pool_is_bounded_by_the_machine),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_frozen_fields_are_refused_by_name),
         cmocka_unit_test(test_options_of_the_overlay),
