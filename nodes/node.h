@@ -84,7 +84,7 @@ typedef struct og_arch {
     const char *doc;
     og_kind kind;
     const char *model;              /* the public model it implements, for inspect */
-    const char *section;            /* config section it reads, dotted; "" is the root */
+    const char *section;            /* config section it reads, dotted; "" is the root; NULL: none */
     const char *tokenizer;          /* folder of its tokenizer, NULL when it has none */
     const og_port_desc *ports;      /* ends with a NULL name */
     const og_table_desc *tables;    /* ends with a NULL name; NULL when none */

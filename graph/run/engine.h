@@ -116,7 +116,7 @@ typedef struct og_engine_stats {
     double load_s;          /* what og_engine_create took */
 } og_engine_stats;
 void og_engine_get_stats(og_engine *e, og_engine_stats *out);
-/* Counters of replica r of stage i of the plan, as of the executor's last step. */
+/* Counters of replica r of stage i of the plan, as of the executor's last look. */
 OG_MUST_CHECK int og_engine_node_stats(og_engine *e, int stage, int replica,
                                        og_node_stats *out);
 

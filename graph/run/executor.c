@@ -61,6 +61,16 @@ static void lose(og_executor *ex, int node, const og_err *err) {
     og__engine_fail_bound(ex->e, ex, &e);
 }
 
+static void take_stats(og_executor *ex) {
+    for (int i = 0; i < ex->n_nodes; i++) {
+        og_node_stats st;
+        ex->nodes[i]->api->stats(ex->nodes[i], &st);
+        pthread_mutex_lock(&ex->mu);
+        ex->stats[i] = st;
+        pthread_mutex_unlock(&ex->mu);
+    }
+}
+
 static int step_all(og_executor *ex) {
     int worked = 0;
     for (int i = 0; i < ex->n_nodes; i++) {
@@ -74,12 +84,8 @@ static int step_all(og_executor *ex) {
             return 0;
         }
         worked |= rc == OG_STEP_WORK;
-        og_node_stats st;
-        ex->nodes[i]->api->stats(ex->nodes[i], &st);
-        pthread_mutex_lock(&ex->mu);
-        ex->stats[i] = st;
-        pthread_mutex_unlock(&ex->mu);
     }
+    take_stats(ex);
     return worked;
 }
 
