@@ -1,7 +1,7 @@
-/* Qwen3-TTS code2wav, the decoder of the 12 Hz codec (qwen_tts, tokenizer_12hz, v2). At the
- * published sizes, T frames of 16 codes:
+/* Qwen3-TTS code2wav, the decoder of the 12 Hz codec (qwen_tts, tokenizer_12hz, v2). At
+ * the published sizes, T frames of 16 codes:
  *
- *   RVQ         codebook row of group 0 -> linear;  sum of the rows of 1.. -> linear;  added
+ *   RVQ         row of group 0 -> linear; sum of the rows of groups 1.. -> linear; added
  *   pre_conv    causal conv k 3                                             [T, 1024]
  *   transformer linear to 512, 8 pre-norm layers with layer scales, window 72, RoPE,
  *               RMSNorm, linear back to 1024
@@ -13,11 +13,11 @@
  *               r 8, 5, 4, 3            [32T, 768] [160T, 384] [640T, 192] [1920T, 96]
  *   output      SnakeBeta, causal conv k 7 to one channel, clamp to [-1, 1] [1920T]
  *
- * Each convolution keeps its last input columns per slot, attention a ring of keys, so any
- * chunking gives the same bits. One deliberate difference to the public Python: it cuts
- * frames in chunks of 300 and restarts positions and state in each of them, with 25 frames
- * of context; here positions are absolute and nothing restarts. The two agree up to frame
- * 300, and after it this is the decode that was not cut. */
+ * Each convolution keeps its last input columns per slot, attention a ring of keys, so
+ * any chunking gives the same bits. One deliberate difference to the public Python: it
+ * cuts frames in chunks of 300 and restarts positions and state in each of them, with 25
+ * frames of context; here positions are absolute and nothing restarts. The two agree up
+ * to frame 300, and after it this is the decode that was not cut. */
 #include <string.h>
 
 #include "nodes/vocoder/voc_qwen3_tts.h"
@@ -70,7 +70,7 @@ static og_rows at_level(const net *m, int i, const og_rows *frames) {
     return (og_rows){frames->n * l->times, frames->n_seg, l->slot, NULL, l->cu};
 }
 
-/* ---- the network, from codes to samples ---------------------------------------------- */
+/* ---- the network, from codes to samples ------------------------------------------- */
 
 static int quantizer(net *m, og_exec *ex, og_tensor *x, const int32_t *codes, int rows) {
     int groups = m->cfg.groups, semantic = m->cfg.semantic, rest = groups - semantic;
@@ -165,7 +165,7 @@ static int block(net *m, og_exec *ex, og_tensor buf[3], int *at, og_tensor *x, i
     return 0;
 }
 
-/* Values of the largest activation after the upsamples: three buffers of it are enough. */
+/* Values of the largest activation after the upsamples: three such buffers are enough. */
 static int64_t widest(const net *m, int frames) {
     int64_t most = 0;
     for (int i = 0; i <= m->cfg.n_blocks; i++) {
@@ -232,7 +232,7 @@ static int reset(void *arg, og_exec *ex, int slot) {
     return 0;
 }
 
-/* ---- descriptor ---------------------------------------------------------------------- */
+/* ---- descriptor ------------------------------------------------------------------- */
 
 static int check(const json_t *root, og_err *err) {
     og__voc_cfg c;

@@ -24,8 +24,8 @@ typedef struct og__voc_cfg {
     int samples_per_frame, sample_rate;
 } og__voc_cfg;
 
-/* w is [Cout, k, Cin] (or [r*Cout, taps, Cin]) after loading; state holds the columns before
- * the next one and has rank 0 where nothing is carried. */
+/* w is [Cout, k, Cin] (or [r*Cout, taps, Cin]) after loading; state holds the columns
+ * before the next one and has rank 0 where nothing is carried. */
 typedef struct og__voc_conv {
     og_tensor w, b, state;
 } og__voc_conv;

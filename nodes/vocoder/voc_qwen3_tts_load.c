@@ -1,7 +1,7 @@
 /* Qwen3-TTS code2wav: binding the weights, preparing them, and the states of the slots.
  *
- * Linear weights stay where the file was mapped. Convolutions are repacked once in their own
- * dtype and their file pages given back; codebooks and snakes become f32. */
+ * Linear weights stay where the file was mapped. Convolutions are repacked once in their
+ * own dtype and their file pages given back; codebooks and snakes become f32. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 typedef og__voc_net net;
 
-/* ---- binding: names and shapes as in the checkpoint -------------------------------- */
+/* ---- binding: names and shapes as in the checkpoint ------------------------------- */
 
 static void bind_linear(og_bind *b, og_tensor *w, og_tensor *bias, int out, int in,
                         const char *name) {
@@ -143,7 +143,7 @@ static void bind_all(net *m, og_bind *b, og_tensor *sum, og_tensor *usage) {
     bind_conv(b, &m->last, og_ne3(1, last, VOC_KERNEL), 1, name);
 }
 
-/* ---- memory ------------------------------------------------------------------------ */
+/* ---- memory ----------------------------------------------------------------------- */
 
 /* Long-lived memory; NULL after an error. The lists have room for all (create_lists). */
 static void *dev_mem(net *m, size_t bytes, og_err *err) {
@@ -172,7 +172,7 @@ static int create_lists(net *m, og_err *err) {
     return og_err_set(err, OG_ENOMEM, "no memory for a vocoder");
 }
 
-/* ---- preparing --------------------------------------------------------------------- */
+/* ---- preparing -------------------------------------------------------------------- */
 
 static float value_at(const og_tensor *t, int64_t i) {
     const char *p = (const char *)t->data + (size_t)i * og_dtype_size(t->dtype);
@@ -204,8 +204,8 @@ static int make_codebook(net *m, int g, const og_tensor *sum, const og_tensor *u
     return 0;
 }
 
-/* stride 0: an ordinary convolution, else a transposed one. The old tensor's file pages go
- * back: nobody reads them again. */
+/* stride 0: an ordinary convolution, else a transposed one. The old tensor's file pages
+ * go back: nobody reads them again. */
 static int repack(net *m, og_weights *w, og_tensor *t, int stride, og_err *err) {
     og_tensor from = *t, to;
     if (stride == 0) {
@@ -325,7 +325,7 @@ static int prepare(net *m, og_weights *w, const og_tensor *sum, const og_tensor 
     return rc;
 }
 
-/* ---- plans of a step --------------------------------------------------------------- */
+/* ---- plans of a step -------------------------------------------------------------- */
 
 static int make_kv(net *m, og_err *err) {
     const og__voc_cfg *c = &m->cfg;
@@ -401,7 +401,7 @@ static int make_levels(net *m, og_err *err) {
     return 0;
 }
 
-/* ---- load -------------------------------------------------------------------------- */
+/* ---- load ------------------------------------------------------------------------- */
 
 void og__voc_unload(void *arg) {
     net *m = arg;

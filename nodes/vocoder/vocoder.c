@@ -11,8 +11,8 @@ typedef enum slot_state {
     SLOT_ENDED, /* the last sample was handed on, or the job failed: waits for retire */
 } slot_state;
 
-/* fed and done count frames since admission, so they are the positions too; frame i of the
- * queue lies at codes[i * groups]: admission bounds fed, so the queue never wraps. */
+/* fed and done count frames since admission, so they are the positions too; frame i of
+ * the queue lies at codes[i * groups]: admission bounds fed, so the queue never wraps. */
 typedef struct slot {
     slot_state state;
     uint32_t gen;
@@ -52,7 +52,7 @@ typedef struct vocoder {
     int64_t steps, rows;
 } vocoder;
 
-/* ---- create ---------------------------------------------------------------------- */
+/* ---- create ----------------------------------------------------------------------- */
 
 static const char *option_text(const og_node_cfg *cfg, const char *name) {
     for (int i = 0; i < cfg->n_options; i++) {
@@ -165,7 +165,7 @@ fail:
     return rc;
 }
 
-/* ---- jobs ------------------------------------------------------------------------ */
+/* ---- jobs ------------------------------------------------------------------------- */
 
 static slot *slot_of(og_job *job) {
     slot *s = job->slot;
@@ -222,7 +222,7 @@ static void retire(og_node *n, og_job *job) {
     s->job = NULL;
 }
 
-/* ---- feed ------------------------------------------------------------------------ */
+/* ---- feed ------------------------------------------------------------------------- */
 
 static int64_t code_at(const og_tensor *t, int64_t i, int64_t g) {
     int64_t at = i * t->stride[0] + (t->rank > 1 ? g * t->stride[1] : 0);
@@ -306,13 +306,14 @@ static int feed(og_node *n, og_job *job, int port, og_chunk *c, og_err *err) {
     return rc;
 }
 
-/* ---- step ------------------------------------------------------------------------ */
+/* ---- step ------------------------------------------------------------------------- */
 
 static int64_t min64(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Frames that s can decode now: pending, all muted or all not, with room for their samples. */
+/* Frames that s can decode now: pending, all muted or all not, with room for their
+ * samples. */
 static int frames_ready(const vocoder *v, const slot *s, int budget) {
     int64_t spi = v->dims.samples_per_item;
     int64_t most = min64(s->fed - s->done, min64(v->lim.max_chunk, budget));
@@ -422,7 +423,7 @@ static int step(og_node *n, og_step_info *info, og_err *err) {
     return OG_STEP_WORK;
 }
 
-/* ---- the rest -------------------------------------------------------------------- */
+/* ---- the rest --------------------------------------------------------------------- */
 
 static void stats(const og_node *n, og_node_stats *out) {
     const vocoder *v = (const vocoder *)n;

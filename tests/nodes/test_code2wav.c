@@ -1,5 +1,5 @@
-/* Qwen3-TTS code2wav against the public implementation's output on the tiny checkpoints, and
- * against itself: any chunking, batch, slot or thread count gives the same bits. */
+/* Qwen3-TTS code2wav against the public implementation's output on the tiny checkpoints,
+ * and against itself: any chunking, batch, slot or thread count gives the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ enum { IN = 0, OUT = 1, MAX_FRAMES = 720 };
 static const char *const names[] = {"tiny-a", "tiny-b"};
 static const char *backend = "ref";
 
-/* ---- help ------------------------------------------------------------------------------ */
+/* ---- help ------------------------------------------------------------------------- */
 
 typedef struct fixture {
     th_env env;
@@ -106,7 +106,8 @@ static const float *samples(const th_job *j) {
     return (const float *)(const void *)j->out[OUT].data;
 }
 
-/* Decode alone. sizes are chunk lengths, the last one repeats; ends at 0. NULL: one chunk. */
+/* Decode alone. sizes are chunk lengths, the last one repeats; ends at 0. NULL: one
+ * chunk. */
 static float *decode(fixture *f, const int32_t *codes, int frames, const int *sizes) {
     th_job j;
     int at = 0, i = 0;
@@ -147,7 +148,7 @@ static int32_t *golden_codes(const og_weights *g, int *frames) {
     return codes;
 }
 
-/* ---- against the reference --------------------------------------------------------------- */
+/* ---- against the reference -------------------------------------------------------- */
 
 static void check_golden_wav(fixture *f, const char *name, int frames) {
     char path[128];
@@ -279,7 +280,7 @@ static void test_every_layer_equals_the_reference(void **state) {
     }
 }
 
-/* ---- against itself ----------------------------------------------------------------------- */
+/* ---- against itself --------------------------------------------------------------- */
 
 static void test_b057_chunked_equals_whole(void **state) {
     (void)state;
@@ -399,7 +400,7 @@ static void test_muted_frames_warm_the_state(void **state) {
     }
 }
 
-/* ---- threads: the pool is the process's, so each count gets a process of its own ----------- */
+/* ---- threads: the pool is the process's, so each count gets a process of its own -- */
 
 enum { THREAD_FRAMES = 25 };
 
@@ -463,7 +464,7 @@ static void test_threads_change_nothing(void **state) {
     }
 }
 
-/* ---- config and weights --------------------------------------------------------------------- */
+/* ---- config and weights ----------------------------------------------------------- */
 
 static const char *const good_config =
     "{\"output_sample_rate\": 24000, \"decode_upsample_rate\": 48, \"decoder_config\": {"
@@ -585,7 +586,8 @@ int main(void) {
         cmocka_unit_test(test_plan_and_stats_agree),
         cmocka_unit_test(test_create_survives_each_failed_allocation),
     };
-    /* The plain loops of ref take a second for each second of audio even at tiny sizes. */
+    /* The plain loops of ref take a second for each second of audio even at tiny sizes.
+     */
     const struct CMUnitTest on_ref[] = {
         cmocka_unit_test(test_equals_the_reference),
         cmocka_unit_test(test_every_layer_equals_the_reference),

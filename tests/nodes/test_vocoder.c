@@ -1,4 +1,5 @@
-/* The vocoder kind, over a network of three lines: slots, queues, batching, back-pressure. */
+/* The vocoder kind, over a network of three lines: slots, queues, batching,
+ * back-pressure. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 
 enum { GROUPS = 2, SPI = 4, MAX_SLOTS = 16, IN = 0, OUT = 1 };
 
-/* ---- a network: each frame adds its first code to the slot's sum -------------------- */
+/* ---- a network: each frame adds its first code to the slot's sum ------------------ */
 
 typedef struct toy {
     float sum[MAX_SLOTS];
@@ -92,7 +93,7 @@ static const og_arch toy_arch = {.name = "toy",
                                  .options = toy_options,
                                  .impl = &toy_impl};
 
-/* ---- help ----------------------------------------------------------------------------- */
+/* ---- help ------------------------------------------------------------------------- */
 
 typedef struct fixture {
     th_env env;
@@ -172,7 +173,7 @@ static void check_samples(const th_job *j, int64_t from, int64_t n, int code) {
     }
 }
 
-/* ---- tests ---------------------------------------------------------------------------- */
+/* ---- tests ------------------------------------------------------------------------ */
 
 static void test_streams_chunks_with_flags(void **state) {
     (void)state;
