@@ -284,7 +284,6 @@ static void keep_known_stops(og_sampling *p, int vocab) {
 static void start(ar_node *n, ar_slot *s, og_job *job) {
     s->state = AR_PROMPT;
     s->job = job;
-    s->order = ++n->admitted;
     s->feed_next = s->feed_have = s->feed_ended = s->fill_ready = 0;
     s->pos = s->n_tokens = s->drop = s->muted = 0;
     s->sent = 0;

@@ -48,7 +48,6 @@ typedef struct ar_slot {
     uint32_t gen;
     ar_state state;
     og_job *job;
-    uint64_t order; /* of admission */
 
     ar_input prompt, feed;
     og_recipe *fill;
@@ -109,7 +108,6 @@ typedef struct ar_node {
     ar_slot *slots;
     ar_slot **order; /* [n_slots] those in use, in order of admission */
     int n_used;
-    uint64_t admitted;
     ar_pool pool, depth;
 
     void *block; /* device memory behind everything below */
