@@ -72,10 +72,10 @@ typedef struct og_vocoder_impl {
 
 /* Options that every vocoder arch lists, since the kind reads them. */
 /* clang-format off */
-#define OG_VOCODER_OPTIONS                                                     \
-    {"max_chunk_frames", OG_OPT_INT, "12", 1, 4096, 1,                         \
-     "frames of one job in one step; longer input is decoded in such pieces"}, \
-    {"max_step_frames", OG_OPT_INT, "64", 1, 4096, 1,                          \
+#define OG_VOCODER_OPTIONS                                                       \
+    {"max_chunk_frames", OG_OPT_INT, "12", 1, 4096, 1,                           \
+     "frames of one job in one step; longer input is decoded in such pieces"},   \
+    {"max_step_frames", OG_OPT_INT, "64", 1, 4096, 1,                            \
      "frames of all jobs in one step; bounds the scratch memory"}
 /* clang-format on */
 
@@ -84,10 +84,10 @@ OG_MUST_CHECK int og_vocoder_plan(const og_arch *a, const og_node_cfg *cfg,
                                   og_node_plan *out, og_err *err);
 /* The row of the registry; og_kind_vocoder is the same by itself. */
 /* clang-format off */
-#define OG_KIND_VOCODER_DESC                                                       \
-    {OG_KIND_VOCODER, "vocoder",                                                   \
-     "turns code frames into audio samples, streaming with carried state: "        \
-     "chunked output equals whole output, sample for sample",                              \
+#define OG_KIND_VOCODER_DESC                                                     \
+    {OG_KIND_VOCODER, "vocoder",                                                 \
+     "turns code frames into audio samples, streaming with carried state: "      \
+     "chunked output equals whole output, sample for sample",                    \
      &og_vocoder_api, og_vocoder_plan}
 /* clang-format on */
 extern const og_kind_desc og_kind_vocoder;
