@@ -91,6 +91,19 @@ typedef struct og__backend {
                             const og_tensor *w, const og_tensor *bias, og_tensor *state,
                             const og_rows *rows, int stride); /* [s], composed by default */
 
+    int (*pad_time)(og_exec *ex, og_tensor *y, const og_tensor *x, int64_t left,
+                    og_pad mode);
+    int (*conv1d_valid)(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
+                        const og_tensor *bias, int stride, int dilation,
+                        const og_epilogue *epi); /* [s], composed by default */
+    int (*magnitude)(og_exec *ex, og_tensor *y, const og_tensor *x, float eps);
+    int (*log_floor)(og_exec *ex, og_tensor *y, const og_tensor *x, float floor);
+    int (*softmax_time)(og_exec *ex, og_tensor *y, const og_tensor *x); /* [s] */
+    int (*time_stats)(og_exec *ex, og_tensor *mean, og_tensor *std, const og_tensor *x,
+                      const og_tensor *w, float floor);
+    int (*rvq_nearest)(og_exec *ex, og_tensor *ids, const og_tensor *x,
+                       const og_tensor *table); /* [s] */
+
     int (*sample)(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
                   const og_tensor *history, const og_tensor *allowed,
                   const og_tensor *stop_ids); /* [s] */

@@ -261,6 +261,40 @@ OG_MUST_CHECK int og_op_conv_transpose1d(og_exec *ex, og_tensor *y, const og_ten
 void og_pack_conv1d(og_tensor *y, const og_tensor *x);
 void og_pack_conv_transpose1d(og_tensor *y, const og_tensor *x, int stride);
 
+/* ---- whole sequences: x is one sequence [T, C], time-major ------------------------ */
+
+typedef enum og_pad {
+    OG_PAD_ZERO,
+    OG_PAD_EDGE,   /* the nearest row */
+    OG_PAD_REFLECT /* mirrored, the edge row once: needs fewer rows than T on each side */
+} og_pad;
+/* y[t] = x[t - left], and what the mode says outside of x; y f32 [left + T + right, C]. */
+OG_MUST_CHECK int og_op_pad_time(og_exec *ex, og_tensor *y, const og_tensor *x, int64_t left,
+                                 og_pad mode);
+/* Convolution without padding: y[t] sums over x[t * stride + j * dilation], j < k. w
+ * [Cout, k, Cin] as made by og_pack_conv1d, x dense, y f32 [(T - (k-1) * dilation - 1) /
+ * stride + 1, Cout]; stride or dilation is 1. epi as in linear. Composed by default. */
+OG_MUST_CHECK int og_op_conv1d_valid(og_exec *ex, og_tensor *y, const og_tensor *x,
+                                     const og_tensor *w, const og_tensor *bias, int stride,
+                                     int dilation, const og_epilogue *epi);
+/* y [T, F] = sqrt(re^2 + im^2 + eps) of x [T, 2F], real parts first. */
+OG_MUST_CHECK int og_op_magnitude(og_exec *ex, og_tensor *y, const og_tensor *x, float eps);
+/* y = ln(max(x, floor)), floor > 0. */
+OG_MUST_CHECK int og_op_log_floor(og_exec *ex, og_tensor *y, const og_tensor *x,
+                                  float floor);
+/* Each channel by itself: softmax over its T values; y may be x. */
+OG_MUST_CHECK int og_op_softmax_time(og_exec *ex, og_tensor *y, const og_tensor *x);
+/* Of each channel: mean = sum of w * x, std = sqrt(max(sum of w * (x - mean)^2, floor)),
+ * summed in double. w [T, C], each column with the sum 1, or absent: 1 / T. mean and std
+ * f32 [C]; std may be absent. */
+OG_MUST_CHECK int og_op_time_stats(og_exec *ex, og_tensor *mean, og_tensor *std,
+                                   const og_tensor *x, const og_tensor *w, float floor);
+/* ids[r] = the row of table that is nearest to x[r] by Euclidean distance, the lowest of
+ * equals; decided in double, so that all backends agree. x f32 [R, D], table f32 [N, D],
+ * ids i32 [R] at any stride. */
+OG_MUST_CHECK int og_op_rvq_nearest(og_exec *ex, og_tensor *ids, const og_tensor *x,
+                                    const og_tensor *table);
+
 /* ---- sampling ------------------------------------------------------------------ */
 
 /* Parameters of one row. In this order, as the public engines do: repetition, presence and

@@ -1,5 +1,6 @@
 /* The CPU backend: which instruction set, the pool, and the table. */
 #include "kernels/cpu/cpu.h"
+#include "kernels/ref/seq.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,6 +103,12 @@ const og__backend og__backend_cpu = {
     .row_sum = og__cpu_row_sum,
     .conv1d = og__cpu_conv1d,
     .conv1d_depthwise = og__cpu_conv1d_depthwise,
+    .pad_time = og__cpu_pad_time,
+    .magnitude = og__cpu_magnitude,
+    .log_floor = og__cpu_log_floor,
+    .softmax_time = og__cpu_softmax_time,
+    .time_stats = og__cpu_time_stats,
+    .rvq_nearest = og__cpu_rvq_nearest,
     .sample = og__cpu_sample,
 };
 
@@ -123,5 +130,12 @@ static const og__backend backend_plain = {
     .row_sum = og__ref_row_sum,
     .conv1d = og__ref_conv1d,
     .conv1d_depthwise = og__ref_conv1d_depthwise,
+    .pad_time = og__ref_pad_time,
+    .conv1d_valid = og__ref_conv1d_valid,
+    .magnitude = og__ref_magnitude,
+    .log_floor = og__ref_log_floor,
+    .softmax_time = og__ref_softmax_time,
+    .time_stats = og__ref_time_stats,
+    .rvq_nearest = og__ref_rvq_nearest,
     .sample = og__ref_sample,
 };

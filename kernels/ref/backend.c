@@ -1,5 +1,6 @@
 #include "kernels/base/alloc.h"
 #include "kernels/ref/ref.h"
+#include "kernels/ref/seq.h"
 
 #include <stdio.h>
 
@@ -58,6 +59,13 @@ const og__backend og__backend_ref = {
     .row_sum = og__ref_row_sum,
     .conv1d = og__ref_conv1d,
     .conv1d_depthwise = og__ref_conv1d_depthwise,
+    .pad_time = og__ref_pad_time,
+    .conv1d_valid = og__ref_conv1d_valid,
+    .magnitude = og__ref_magnitude,
+    .log_floor = og__ref_log_floor,
+    .softmax_time = og__ref_softmax_time,
+    .time_stats = og__ref_time_stats,
+    .rvq_nearest = og__ref_rvq_nearest,
     .sample = og__ref_sample,
     .depth_pass = og__ref_depth_pass,
 };
