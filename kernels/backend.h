@@ -41,6 +41,22 @@ typedef struct og__backend {
     void (*exec_close)(og_exec *ex);            /* may be NULL */
     int (*sync)(og_exec *ex);                   /* NULL: work is done when an op returns */
 
+    /* All of these are NULL on host backends (kernels/step.c has the plain versions). */
+    int (*alloc_host)(og_device *dev, size_t bytes, void **out, og_err *err);
+    void (*free_host)(og_device *dev, void *p);
+    int (*lost)(const og_device *dev);
+    int (*reserve)(og_exec *ex, og_err *err); /* grow the stage to what was measured */
+    int (*stage_begin)(og_exec *ex);
+    int (*stage)(og_exec *ex, const void *host, size_t bytes, const void **dev);
+    int (*stage_end)(og_exec *ex);
+    int (*fetch)(og_exec *ex, void *host, const void *dev, size_t bytes);
+    int (*stamp)(og_exec *ex, uint64_t *stamp);
+    int (*reached)(og_exec *ex, uint64_t stamp, int wait);
+    int (*capture_begin)(og_exec *ex);
+    int (*capture_end)(og_exec *ex, og_graph **out);
+    int (*graph_launch)(og_exec *ex, og_graph *g);
+    void (*graph_destroy)(og_exec *ex, og_graph *g);
+
     int (*copy)(og_exec *ex, og_tensor *y, const og_tensor *x);
     int (*fill)(og_exec *ex, og_tensor *y, float v);
     int (*gather_rows)(og_exec *ex, og_tensor *y, const og_tensor *table,

@@ -69,6 +69,10 @@ size_t og_exec_peak(const og_exec *ex) {
 }
 
 int og_exec_reserve(og_exec *ex, size_t bytes, og_err *err) {
+    if (ex->impl && ex->dev->be->reserve) {
+        int grown = ex->dev->be->reserve(ex, err);
+        if (grown < 0) return grown;
+    }
     if (bytes <= ex->cap) return 0;
     if (ex->used && ex->mode != OG_MEASURE)
         return og_err_set(err, OG_EINVAL, "scratch can only grow between steps");

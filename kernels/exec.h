@@ -27,6 +27,7 @@ struct og_exec {
     og_tap_fn *tap;
     void *tap_arg;
     void *impl; /* of the backend: its stream */
+    uint64_t stamps; /* given so far */
     char error[OG__ERROR_MAX];
 };
 

@@ -69,6 +69,18 @@ OG_MUST_CHECK int og_device_upload(og_device *dev, void *dst, const void *src, s
                                    og_err *err);
 OG_MUST_CHECK int og_device_download(og_device *dev, void *dst, const void *src, size_t bytes,
                                      og_err *err);
+/* Long-lived copy of a dense host tensor (a weight), aligned to 256; *out has its shape and
+ * lies on the device. On a host device *out is the tensor itself, which must outlive it.
+ * og_device_unplace frees what og_device_place took; it does nothing on the host. */
+OG_MUST_CHECK int og_device_place(og_device *dev, const og_tensor *host, og_tensor *out,
+                                  og_err *err);
+void og_device_unplace(og_device *dev, og_tensor *t);
+/* Host memory that copies to and from the device need not wait for (pinned), zeroed. */
+OG_MUST_CHECK int og_device_alloc_host(og_device *dev, size_t bytes, void **out, og_err *err);
+void og_device_free_host(og_device *dev, void *p);
+/* 1 after an error that the driver does not recover from: all later calls of this process on
+ * this device fail, and only a new process helps. */
+int og_device_lost(const og_device *dev);
 
 typedef enum og_exec_mode { OG_MEASURE, OG_RUN, OG_CAPTURE } og_exec_mode;
 
@@ -92,6 +104,42 @@ OG_MUST_CHECK int og_exec_reserve(og_exec *ex, size_t bytes, og_err *err);
 const char *og_exec_error(const og_exec *ex);
 /* Wait until all launched work is done. Never called inside a step. */
 OG_MUST_CHECK int og_exec_sync(og_exec *ex);
+
+/* What the host hands to one step: rows, tables, parameters. Between begin and end each call
+ * gives the address under which ops see the bytes; the addresses are the same in every step
+ * that stages the same sizes in the same order, so a captured graph can hold them. All bytes
+ * travel in one copy at end. On the host the address is `host` itself, which must then stay
+ * as it is until the step is done. In MEASURE mode bytes are counted, and the next
+ * og_exec_reserve makes room for them; in CAPTURE mode nothing is copied: stage again in RUN
+ * mode before each og_graph_launch.
+ *
+ *     og_exec_stage_begin(ex);
+ *     og_exec_stage(ex, pos, n * 3 * sizeof *pos, (const void **)&rows.pos);
+ *     og_exec_stage_end(ex);
+ */
+OG_MUST_CHECK int og_exec_stage_begin(og_exec *ex);
+OG_MUST_CHECK int og_exec_stage(og_exec *ex, const void *host, size_t bytes,
+                                const void **dev);
+OG_MUST_CHECK int og_exec_stage_end(og_exec *ex);
+/* Copy results to the host in stream order; there after og_exec_sync or og_exec_wait. Only
+ * memory of og_device_alloc_host makes it asynchronous. */
+OG_MUST_CHECK int og_exec_fetch(og_exec *ex, void *host, const void *dev, size_t bytes);
+/* Stamps: og_exec_stamp numbers the work launched so far; og_exec_reached says whether it is
+ * done (1, 0 or an error); og_exec_wait waits for it. Numbers ascend from 1. A stamp may be
+ * answered late, by one of the 16 that follow, never early. */
+OG_MUST_CHECK int og_exec_stamp(og_exec *ex, uint64_t *stamp);
+OG_MUST_CHECK int og_exec_reached(og_exec *ex, uint64_t stamp);
+OG_MUST_CHECK int og_exec_wait(og_exec *ex, uint64_t stamp);
+
+/* A recorded step. Between begin and end the exec is in CAPTURE mode: ops are recorded, not
+ * run; scratch and stage must have been reserved, and must not grow while a graph of the exec
+ * lives. A launch replays it with the same addresses. OG_EUNSUPPORTED on host devices. After
+ * a failed op og_exec_capture_end still ends the recording, and says so. */
+typedef struct og_graph og_graph;
+OG_MUST_CHECK int og_exec_capture_begin(og_exec *ex);
+OG_MUST_CHECK int og_exec_capture_end(og_exec *ex, og_graph **out);
+OG_MUST_CHECK int og_graph_launch(og_exec *ex, og_graph *g);
+void og_graph_destroy(og_exec *ex, og_graph *g); /* NULL is fine */
 
 /* Developer's tap: fn sees each tensor that a model names with og_tap(), in RUN mode. The
  * compare tool and `run --tap-layers` stand on it. Costs one branch when fn is NULL. */

@@ -50,33 +50,42 @@ OG__INLINE void dot_block(float *out, int64_t ld, const float *x, int64_t ldx,
         for (int j = 0; j < N; j++) out[i * ld + j] = v_sum(acc[i * N + j]);
 }
 
-/* All rows of x against N rows of weights. */
-OG__INLINE void dot_columns(float *out, int64_t ld, const float *x, int64_t ldx, int m,
-                            const og__weights *w, int64_t first, const int N,
-                            const og_dtype t) {
-    int i = 0;
-    for (; m - i >= 5 || m - i == 3; i += 3)
-        dot_block(out + i * ld, ld, x + i * ldx, ldx, w, first, 3, N, t);
-    for (; m - i >= 2; i += 2)
-        dot_block(out + i * ld, ld, x + i * ldx, ldx, w, first, 2, N, t);
-    if (i < m) dot_block(out + i * ld, ld, x + i * ldx, ldx, w, first, 1, N, t);
-}
-
-OG__INLINE void dot_typed(float *out, int64_t ld, const float *x, int64_t ldx, int m,
-                          const og__weights *w, int64_t first, int n, const og_dtype t) {
-    int j = 0;
-    if (m == 1)
-        for (; j + 4 <= n; j += 4) dot_block(out + j, ld, x, ldx, w, first + j, 1, 4, t);
-    for (; j + 2 <= n; j += 2) dot_columns(out + j, ld, x, ldx, m, w, first + j, 2, t);
-    if (j < n) dot_columns(out + j, ld, x, ldx, m, w, first + j, 1, t);
-}
+/* One function for each block and type: inlined into one, they would share registers. */
+typedef void dot_fn(float *out, int64_t ld, const float *x, int64_t ldx,
+                    const og__weights *w, int64_t first);
+#define DOT_BLOCK(M, N, t)                                                       \
+    static __attribute__((noinline)) void dot_##M##x##N##_##t(                   \
+        float *out, int64_t ld, const float *x, int64_t ldx, const og__weights *w, \
+        int64_t first) {                                                         \
+        dot_block(out, ld, x, ldx, w, first, M, N, t);                           \
+    }
+#define DOT_BLOCKS(t)                                                            \
+    DOT_BLOCK(1, 1, t) DOT_BLOCK(1, 2, t) DOT_BLOCK(1, 4, t) DOT_BLOCK(2, 1, t)  \
+    DOT_BLOCK(2, 2, t) DOT_BLOCK(3, 1, t) DOT_BLOCK(3, 2, t)                     \
+    static dot_fn *const dot_##t[3][2] = {{dot_1x1_##t, dot_1x2_##t},            \
+                                          {dot_2x1_##t, dot_2x2_##t},            \
+                                          {dot_3x1_##t, dot_3x2_##t}};
+DOT_BLOCKS(OG_F32)
+DOT_BLOCKS(OG_BF16)
+DOT_BLOCKS(OG_F16)
 
 static void dot(float *out, int64_t ld, const float *x, int64_t ldx, int m,
                 const og__weights *w, int64_t first, int n) {
-    switch (w->dtype) {
-    case OG_BF16: dot_typed(out, ld, x, ldx, m, w, first, n, OG_BF16); break;
-    case OG_F16: dot_typed(out, ld, x, ldx, m, w, first, n, OG_F16); break;
-    default: dot_typed(out, ld, x, ldx, m, w, first, n, OG_F32); break;
+    dot_fn *const(*blocks)[2] = w->dtype == OG_BF16  ? dot_OG_BF16
+                                : w->dtype == OG_F16 ? dot_OG_F16
+                                                     : dot_OG_F32;
+    dot_fn *wide = w->dtype == OG_BF16  ? dot_1x4_OG_BF16
+                   : w->dtype == OG_F16 ? dot_1x4_OG_F16
+                                        : dot_1x4_OG_F32;
+    int j = 0;
+    for (; m == 1 && j + 4 <= n; j += 4) wide(out + j, ld, x, ldx, w, first + j);
+    for (int cols; j < n; j += cols) {
+        cols = n - j > 1 ? 2 : 1;
+        for (int i = 0, rows; i < m; i += rows) {
+            int left = m - i; /* threes, and twos where a one would be left */
+            rows = left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
+            blocks[rows - 1][cols - 1](out + i * ld + j, ld, x + i * ldx, ldx, w, first + j);
+        }
     }
 }
 
@@ -171,9 +180,20 @@ OG__INLINE void gemm_lane(v16 *acc, const float *const *rows, const float *panel
     }
 }
 
+/* Call for a sixteenth of the next tile's activations: they come from the third cache or
+ * from memory, and one pass over a lane is enough to hide that. Of several taps only the
+ * last has rows that no earlier tile has touched. */
+OG__INLINE void prefetch_tile(const float *const *next, const og__chunk *c, int step,
+                              const int M) {
+    next += (c->tap + c->taps - 1) * TILE;
+    for (int64_t b = c->block + step; b < c->block + c->blocks; b += 16)
+        for (int i = 0; i < M; i++)
+            _mm_prefetch((const char *)(next[i] + b * 16), _MM_HINT_T1);
+}
+
 OG__INLINE void gemm_tile(float *out, float *part, const float *const *rows,
-                          const float *panel, const og__chunk *c, og_dtype t, int begins,
-                          int ends, const int M) {
+                          const float *const *next, const float *panel, const og__chunk *c,
+                          og_dtype t, int begins, int ends, const int M) {
     const int64_t slice = c->taps * c->blocks * OG__PANEL;
     const int area = TILE * OG__PANEL;
     float stack[4][TILE * OG__PANEL];
@@ -182,6 +202,7 @@ OG__INLINE void gemm_tile(float *out, float *part, const float *const *rows,
     for (int step = 0; step < 16; step++) {
         int l = tree_order[step];
         float *p = part + l * area;
+        if (next) prefetch_tile(next, c, step, M);
         v16 acc[TILE];
 #pragma GCC unroll 16
         for (int i = 0; i < M; i++) acc[i] = begins ? v_zero() : v_load(p + i * OG__PANEL);
@@ -198,29 +219,33 @@ OG__INLINE void gemm_tile(float *out, float *part, const float *const *rows,
     }
 }
 
-static void gemm(float *out, float *part, const float *const *rows, int m,
-                 const float *panel, const og__chunk *c, og_dtype t, int begins, int ends) {
-    if (m > TILE / 2) gemm_tile(out, part, rows, panel, c, t, begins, ends, TILE);
-    else gemm_tile(out, part, rows, panel, c, t, begins, ends, TILE / 2);
+static void gemm(float *out, float *part, const float *const *rows, const float *const *next,
+                 int m, const float *panel, const og__chunk *c, og_dtype t, int begins,
+                 int ends) {
+    if (m > TILE / 2) gemm_tile(out, part, rows, next, panel, c, t, begins, ends, TILE);
+    else gemm_tile(out, part, rows, next, panel, c, t, begins, ends, TILE / 2);
 }
 
-OG__INLINE void epilogue_as(float *y, const float *raw, const float *residual,
-                            const og__epi *e, int64_t from, int64_t n, const og_act act) {
-    for (int64_t i = 0; i < n; i += 16) {
-        int m = n - i < 16 ? (int)(n - i) : 16;
-        v16 v = v_load_m(raw + i, m);
-        if (e->bias) v = v_add(v, v_load_m(e->bias + from + i, m));
-        v = v_act(v, act);
-        if (e->scale) v = v_mul(v, v_load_m(e->scale + from + i, m));
-        if (residual) v = v_add(v, v_load_m(residual + i, m));
-        v_store_m(y + i, v, m);
+OG__INLINE void epilogue_as(const og__block *b, const og__epi *e, const og_act act) {
+    for (int64_t r = 0; r < b->rows; r++) {
+        float *y = b->y + r * b->ldy;
+        const float *raw = b->raw + r * b->ldraw;
+        const float *add = b->residual ? b->residual + r * b->ldr : NULL;
+        for (int64_t i = 0; i < b->n; i += 16) {
+            int m = STEP(i, b->n);
+            v16 v = v_load_m(raw + i, m);
+            if (e->bias) v = v_add(v, v_load_m(e->bias + b->from + i, m));
+            v = v_act(v, act);
+            if (e->scale) v = v_mul(v, v_load_m(e->scale + b->from + i, m));
+            if (add) v = v_add(v, v_load_m(add + i, m));
+            v_store_m(y + i, v, m);
+        }
     }
 }
 
-static void epilogue(float *y, const float *raw, const float *residual, const og__epi *e,
-                     int64_t from, int64_t n) {
+static void epilogue(const og__block *b, const og__epi *e) {
 #define EPILOGUE_CASE(a) \
-    case a: epilogue_as(y, raw, residual, e, from, n, a); break;
+    case a: epilogue_as(b, e, a); break;
     switch (e->act) {
         EPILOGUE_CASE(OG_ACT_NONE)
         EPILOGUE_CASE(OG_ACT_SILU)

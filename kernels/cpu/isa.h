@@ -48,6 +48,14 @@ typedef struct og__epi {
     og_act act;
 } og__epi;
 
+/* Sums on their way to y = epilogue(raw): columns [from, from + n) of some rows. residual
+ * may be y or NULL. */
+typedef struct og__block {
+    float *y;
+    const float *raw, *residual;
+    int64_t ldy, ldraw, ldr, rows, from, n;
+} og__block;
+
 typedef struct og__isa {
     const char *name;
     int tile; /* rows of a gemm tile */
@@ -61,13 +69,13 @@ typedef struct og__isa {
     void (*pack)(float *panel, const og__weights *w, int64_t first, int n,
                  const og__chunk *c);
     /* One tile of m <= tile rows by 16 columns over one chunk. rows[tap * tile + i] points
-     * to the channels of row i. part holds 16 * tile * 16 partial sums: read unless the
-     * chunk begins, written unless it ends the sum; at the end out (tile * 16) is written. */
-    void (*gemm)(float *out, float *part, const float *const *rows, int m,
-                 const float *panel, const og__chunk *c, og_dtype t, int begins, int ends);
-    /* y = epilogue(raw), n columns; residual may be y. */
-    void (*epilogue)(float *y, const float *raw, const float *residual, const og__epi *e,
-                     int64_t from, int64_t n);
+     * to the channels of row i; next is the same for the tile after it, or NULL. part holds
+     * 16 * tile * 16 partial sums: read unless the chunk begins the sum, written unless it
+     * ends it; then out (tile * 16) is written. */
+    void (*gemm)(float *out, float *part, const float *const *rows,
+                 const float *const *next, int m, const float *panel, const og__chunk *c,
+                 og_dtype t, int begins, int ends);
+    void (*epilogue)(const og__block *b, const og__epi *e);
 
     void (*unary)(float *y, const float *x, int64_t n, og_act act);
     void (*binary)(float *y, const float *a, const float *b, int64_t n, og_binary op);

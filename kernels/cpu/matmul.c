@@ -4,7 +4,7 @@
 #include "kernels/cpu/cpu.h"
 
 /* Up to this many rows weights are read in place; beyond, packing them pays. */
-#define FEW_ROWS 11
+#define FEW_ROWS 36
 #define DOT_COLUMNS 64 /* of a task on few rows */
 #define M_CHUNK 480    /* rows of a task on many rows; a multiple of any tile */
 #define GROUP 16       /* tiles whose partial sums are kept at a time */
@@ -43,18 +43,19 @@ static int segment_of(const og_rows *rows, int64_t r) {
     return lo;
 }
 
-/* Where row r's input columns are: the first row and the state of its segment. */
+/* Where row r's input columns are: its segment's first row, end and state. */
 typedef struct place {
-    int64_t row, first;
+    int64_t row, first, end;
     const float *state;
 } place;
 
 static place locate(const og__taps *x, int64_t r) {
-    place p = {r, 0, NULL};
+    place p = {r, 0, 0, NULL};
     if (x->taps == 1) return p;
     int s = segment_of(x->rows, r);
     int64_t depth = (int64_t)(x->taps - 1) * x->dilation;
     p.first = x->rows->cu[s];
+    p.end = x->rows->cu[s + 1];
     p.state = x->state + (x->by_segment ? s : x->rows->slot[p.first]) * depth * x->state_ld;
     return p;
 }
@@ -63,6 +64,21 @@ static const float *tap_row(const og__taps *x, const place *p, int tap) {
     int64_t back = (int64_t)(x->taps - 1 - tap) * x->dilation, t = p->row - p->first - back;
     if (t >= 0) return x->x + (p->row - back) * x->ld;
     return p->state + ((int64_t)(x->taps - 1) * x->dilation + t) * x->state_ld;
+}
+
+/* The place of the row after p's. */
+static place next_place(const og__taps *x, place p) {
+    if (x->taps > 1 && p.row + 1 >= p.end) return locate(x, p.row + 1);
+    p.row++;
+    return p;
+}
+
+static void store(const matmul *mm, const og__product *p, const float *raw, int64_t ldraw,
+                  int64_t row, int64_t rows, int64_t from, int64_t n) {
+    og__block b = {.y = p->y + row * p->ldy + from, .raw = raw, .ldy = p->ldy,
+                   .ldraw = ldraw, .ldr = p->ldr, .rows = rows, .from = from, .n = n};
+    if (p->residual) b.residual = p->residual + row * p->ldr + from;
+    mm->isa->epilogue(&b, &p->epi);
 }
 
 /* ---- few rows ----------------------------------------------------------------------- */
@@ -80,10 +96,7 @@ static void dot_task(void *arg, int64_t task, int worker) {
     int64_t from = task * DOT_COLUMNS, n = min64(DOT_COLUMNS, p->n - from);
     int64_t k = p->w.taps * mm->blocks * OG__LANES;
     mm->isa->dot(raw, DOT_COLUMNS, mm->lanes, k, (int)mm->m, &p->w, from, (int)n);
-    for (int64_t r = 0; r < mm->m; r++)
-        mm->isa->epilogue(p->y + r * p->ldy + from, raw + r * DOT_COLUMNS,
-                          p->residual ? p->residual + r * p->ldr + from : NULL, &p->epi,
-                          from, n);
+    store(mm, p, raw, DOT_COLUMNS, 0, mm->m, from, n);
 }
 
 static void lanes_task(void *arg, int64_t r, int worker) {
@@ -132,23 +145,15 @@ static float *chunk_panel(const matmul *mm, float *panel, const og__chunk *c) {
     return panel + (c->tap * mm->blocks + c->block) * OG__LANES * OG__PANEL;
 }
 
-static void store_tile(const matmul *mm, const og__product *p, const float *out, int64_t row,
-                       int rows, int64_t from) {
-    int64_t n = min64(OG__PANEL, p->n - from);
-    for (int64_t r = 0; r < rows; r++)
-        mm->isa->epilogue(p->y + (row + r) * p->ldy + from, out + r * OG__PANEL,
-                          p->residual ? p->residual + (row + r) * p->ldr + from : NULL,
-                          &p->epi, from, n);
-}
-
 /* Tiles of rows [from, to) against one panel, one chunk of K after another. */
 static void run_group(const matmul *mm, const og__product *p, float *panel, float *part,
                       const float **rows, int64_t from, int64_t to, int64_t column) {
     int tile = mm->isa->tile, taps = mm->x->taps;
     float tile_out[16 * OG__PANEL];
     int64_t n_tiles = ceil_div(to - from, tile);
+    place at = locate(mm->x, from);
     for (int64_t i = 0; i < n_tiles * tile; i++) {
-        place at = locate(mm->x, min64(from + i, to - 1));
+        if (i && from + i < to) at = next_place(mm->x, at);
         const float **out = rows + i / tile * taps * tile + i % tile;
         for (int j = 0; j < taps; j++) out[j * tile] = tap_row(mm->x, &at, j);
     }
@@ -158,10 +163,13 @@ static void run_group(const matmul *mm, const og__product *p, float *panel, floa
         more = next_chunk(mm, &c);
         for (int64_t i = 0; i < n_tiles; i++) {
             int m = (int)min64(tile, to - from - i * tile);
-            mm->isa->gemm(tile_out, part + i * OG__LANES * tile * OG__PANEL,
-                          rows + i * taps * tile, m, chunk_panel(mm, panel, &this), &this,
-                          p->w.dtype, begins, !more);
-            if (!more) store_tile(mm, p, tile_out, from + i * tile, m, column);
+            const float **tile_rows = rows + i * taps * tile;
+            mm->isa->gemm(tile_out, part + i * OG__LANES * tile * OG__PANEL, tile_rows,
+                          i + 1 < n_tiles ? tile_rows + taps * tile : NULL, m,
+                          chunk_panel(mm, panel, &this), &this, p->w.dtype, begins, !more);
+            if (!more)
+                store(mm, p, tile_out, OG__PANEL, from + i * tile, m, column,
+                      min64(OG__PANEL, p->n - column));
         }
     }
 }
