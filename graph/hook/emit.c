@@ -61,8 +61,19 @@ static og_hook_emit *add_emit(lua_State *L, og_hook_emit_kind kind) {
     return e;
 }
 
+/* One more than the highest source that a term names; 0 when all ids are known. */
+static int32_t sources_named(const og__rows *r) {
+    int32_t n = 0;
+    for (int32_t i = 0; r->n && i < r->off[r->n]; i++)
+        if (r->terms[i].source != OG_NO_SOURCE && r->terms[i].source >= n)
+            n = r->terms[i].source + 1;
+    for (int32_t i = 0; i < r->n_open; i++)
+        if (r->open[i].term.source != OG_NO_SOURCE && r->open[i].term.source >= n)
+            n = r->open[i].term.source + 1;
+    return r->n_open && r->source >= n ? r->source + 1 : n;
+}
+
 static og_recipe *make_recipe(lua_State *L, const og__rows *r) {
-    og_hook_vm *vm = og__vm(L);
     og_open_part part = {r->at, r->source, 0, r->n_open};
     og_recipe shape = {.n_rows = r->n,
                        .off = r->off,
@@ -72,7 +83,7 @@ static og_recipe *make_recipe(lua_State *L, const og__rows *r) {
                        .open_terms = r->open,
                        .n_spans = r->n_spans,
                        .spans = r->spans,
-                       .n_sources = vm->env->n_sources};
+                       .n_sources = sources_named(r)};
     og_recipe *out = og_recipe_create(&shape, r->n_open);
     if (!out) og__fatal(L, OG_ENOMEM, "out of memory");
     return out;

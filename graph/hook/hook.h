@@ -77,10 +77,13 @@ typedef struct og_hook_env {
 
     const og_hook_port *ports;
     int n_ports;
-    const char *const
-        *sources; /* names of the `from` map; their order numbers the sources
-                                   of every recipe and sequence this edge emits */
+    /* Names of the `from` map; their order numbers the sources of every recipe and
+     * sequence that this edge emits. */
+    const char *const *sources;
     int n_sources;
+    /* Further names of the map, which this checkpoint never has: src.NAME is nil. */
+    const char *const *absent;
+    int n_absent;
     const char *const *lanes; /* names, the first is the default; NULL: none */
     int n_lanes;
     int numbered; /* lanes are numbers from 1 instead */
@@ -141,7 +144,7 @@ typedef struct og_hook_call {
     const og_hook_request *request;
     const og_hook_source *sources; /* [env->n_sources] */
     int lane; /* `per: chunk`: index of the default lane (chunk number - 1); else 0 */
-    /* `next` hooks, called with (ctx, done); NULL: an edge's hook, called with (ctx, src) */
+    /* `next` hooks, called with (ctx, done); NULL: an edge's hook, called (ctx, src) */
     const char *done_phase;
     int32_t done_stop; /* the id that ended the decoding, or -1 */
 } og_hook_call;
@@ -161,7 +164,7 @@ typedef enum og_hook_emit_kind {
     OG_HOOK_EMIT_FORK  /* lane becomes a copy of lane `from_lane` as it stands */
 } og_hook_emit_kind;
 
-/* A piece of a sequence: constant ids, or items of a source. Only the last may be open. */
+/* A piece of a sequence: constant ids, or items of a source. Only the last can be open */
 typedef struct og_hook_part {
     int32_t source;     /* -1: constant ids */
     int32_t from;       /* first item of the source */

@@ -38,6 +38,7 @@ struct og_hook_state {
     og_hook_vm *vm; /* that holds the table; NULL before the first call */
     int ref;        /* in its registry */
     int worker;     /* the pool's: -1 before the first job */
+    int n_shared;   /* its jobs that wait for any worker */
     og_hook_state *next;
 };
 

@@ -1,5 +1,8 @@
-/* Hook workers: threads with a VM each. Jobs of one request stay on one worker, because
- * ctx.state lives in its VM; the first goes to the worker with the fewest jobs.
+/* Hook workers: threads with a VM each.
+ *
+ * Jobs of one request stay on one worker, because ctx.state lives in its VM: they wait in
+ * that worker's queue. All other jobs wait in one queue for whoever is free, so that none
+ * stands behind a slow hook.
  */
 #include "graph/hook/internal.h"
 
@@ -8,29 +11,79 @@
 
 #define MAX_THREADS 64
 
+typedef struct queue {
+    og_hook_job *first, *last;
+} queue;
+
 typedef struct worker {
     og_hook_pool *pool;
     pthread_t thread;
     pthread_cond_t wake;
     og_hook_vm *vm;
-    og_hook_job *first, *last; /* waiting */
+    queue own;
     og_hook_state *released;
-    int n_jobs; /* waiting and running */
+    int idle;
 } worker;
 
 struct og_hook_pool {
-    pthread_mutex_t lock; /* everything below, and the worker of every state */
+    pthread_mutex_t lock; /* everything below, and the pool's part of every state */
+    queue shared;
     int stopping;
     int n, started;
     worker workers[];
 };
 
-static og_hook_job *take_job(worker *w) {
-    og_hook_job *job = w->first;
-    if (!job) return NULL;
-    w->first = job->next;
-    if (!w->first) w->last = NULL;
+static void put(queue *q, og_hook_job *job) {
     job->next = NULL;
+    if (q->last)
+        q->last->next = job;
+    else
+        q->first = job;
+    q->last = job;
+}
+
+static og_hook_job *take(queue *q) {
+    og_hook_job *job = q->first;
+    if (!job) return NULL;
+    q->first = job->next;
+    if (!q->first) q->last = NULL;
+    job->next = NULL;
+    return job;
+}
+
+static og_hook_state *state_of(const og_hook_job *job) {
+    return job->call.request ? job->call.request->state : NULL;
+}
+
+/* The worker keeps st from now on: its jobs leave the shared queue, in their order. */
+static void adopt(worker *w, og_hook_state *st) {
+    queue rest = {NULL, NULL};
+    st->worker = (int)(w - w->pool->workers);
+    st->n_shared--; /* the one just taken */
+    if (!st->n_shared) return;
+    for (og_hook_job *job; (job = take(&w->pool->shared));)
+        put(state_of(job) == st ? &w->own : &rest, job);
+    w->pool->shared = rest;
+    st->n_shared = 0;
+}
+
+static void wake_idle(og_hook_pool *pool) {
+    for (int i = 0; i < pool->n; i++) {
+        if (!pool->workers[i].idle) continue;
+        pool->workers[i].idle = 0; /* the next job wakes another one */
+        pthread_cond_signal(&pool->workers[i].wake);
+        return;
+    }
+}
+
+static og_hook_job *take_job(worker *w) {
+    og_hook_job *job = take(&w->own);
+    if (job) {
+        if (w->pool->shared.first) wake_idle(w->pool);
+        return job;
+    }
+    job = take(&w->pool->shared);
+    if (job && state_of(job)) adopt(w, state_of(job));
     return job;
 }
 
@@ -61,14 +114,15 @@ static void *work(void *arg) {
         int stopping = pool->stopping;
         if (!job && !released) {
             if (stopping) break;
+            w->idle = 1;
             pthread_cond_wait(&w->wake, &pool->lock);
+            w->idle = 0;
             continue;
         }
         pthread_mutex_unlock(&pool->lock);
         drop_released(w, released);
         if (job) run_job(w, job, stopping);
         pthread_mutex_lock(&pool->lock);
-        if (job) w->n_jobs--;
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
@@ -117,27 +171,17 @@ int og_hook_pool_create(int n_threads, const og_hook_limits *limits, og_hook_poo
     return 0;
 }
 
-static worker *choose(og_hook_pool *pool, const og_hook_state *st) {
-    if (st && st->worker >= 0) return &pool->workers[st->worker];
-    worker *best = &pool->workers[0];
-    for (int i = 1; i < pool->n; i++)
-        if (pool->workers[i].n_jobs < best->n_jobs) best = &pool->workers[i];
-    return best;
-}
-
 void og_hook_submit(og_hook_pool *pool, og_hook_job *job) {
-    og_hook_state *st = job->call.request ? job->call.request->state : NULL;
-    job->next = NULL;
+    og_hook_state *st = state_of(job);
     pthread_mutex_lock(&pool->lock);
-    worker *w = choose(pool, st);
-    if (st) st->worker = (int)(w - pool->workers);
-    if (w->last)
-        w->last->next = job;
-    else
-        w->first = job;
-    w->last = job;
-    w->n_jobs++;
-    pthread_cond_signal(&w->wake);
+    if (st && st->worker >= 0) {
+        put(&pool->workers[st->worker].own, job);
+        pthread_cond_signal(&pool->workers[st->worker].wake);
+    } else {
+        if (st) st->n_shared++;
+        put(&pool->shared, job);
+        wake_idle(pool);
+    }
     pthread_mutex_unlock(&pool->lock);
 }
 

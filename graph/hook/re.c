@@ -247,6 +247,7 @@ static size_t start_at(lua_State *L, int i, size_t len) {
 }
 
 static int search_once(lua_State *L, int positions) {
+    lua_settop(L, 3);
     search *q = push_search(L, 1, 2);
     size_t from = start_at(L, 3, q->len);
     og__charge(L, 8 + (int64_t)q->len / 16);

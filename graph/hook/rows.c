@@ -219,10 +219,11 @@ static void read_grid(lua_State *L, int i, og_row_span *s) {
     }
 }
 
-/* A grid counts patches; an encoder may merge some, and marks may stand on both sides. */
+/* A grid counts patches: an encoder may merge some into a row, and where it merges none a
+ * mark may stand on either side. */
 static int grid_fits(const og_row_span *s, int32_t n) {
     int64_t cells = (int64_t)s->grid[0] * s->grid[1] * s->grid[2];
-    return n == 0 || cells % n == 0 || (n > 2 && cells % (n - 2) == 0);
+    return n == 0 || cells % n == 0 || cells == n - 2;
 }
 
 static int rows_as(lua_State *L) {

@@ -217,6 +217,8 @@ static int src_index(lua_State *L) {
         if (!strcmp(env->sources[i], key)) return 1;
         og__near_add(&near, env->sources[i]);
     }
+    for (int i = 0; i < env->n_absent; i++)
+        if (!strcmp(env->absent[i], key)) return 1;
     return luaL_error(L, "the edge has no source '%s'%s", key,
                       og__near_text(&near, hint, sizeof hint));
 }

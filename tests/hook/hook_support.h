@@ -72,6 +72,10 @@ HS_UNUSED void hs_dir_write(hs_dir *d, const char *name, const char *text, size_
     snprintf(d->names[d->n++], sizeof d->names[0], "%s", name);
 }
 
+HS_UNUSED void hs_dir_text(hs_dir *d, const char *name, const char *text) {
+    hs_dir_write(d, name, text, strlen(text));
+}
+
 HS_UNUSED void hs_dir_close(hs_dir *d) {
     char path[160];
     for (int i = 0; i < d->n; i++) {
