@@ -137,14 +137,15 @@ static void zsh_option(const og__opt *o, og_str *out) {
 
 static void zsh_positional(const og__cmd *c, og_str *out) {
     if (c->fill == OG__FILL_PIPELINE) {
-        og_str_add(out, " \\\n            '1:pipeline:_omni_graph_pipelines' \\\n"
-                        "            '*::field:_files'");
+        og_str_add(out, " \\\n            '1:pipeline:_omni_graph_pipelines'");
     } else if (c->words) {
-        og_str_add(out, " \\\n            '1:what:(");
+        og_str_add(out, " \\\n            '1:what:{compadd ");
         spaced(c->words, out);
-        if (c->fill == OG__FILL_NAME) og_str_add(out, " ${=pipelines}");
-        og_str_add(out, ")' \\\n            '*:file:_files'");
+        if (c->fill == OG__FILL_NAME) og_str_add(out, "; _omni_graph_pipelines");
+        og_str_add(out, "}'");
     }
+    if (c->max_pos > 1 && c->fill != OG__FILL_NONE)
+        og_str_add(out, " \\\n            '*:file:_files'");
 }
 
 static void zsh(og_str *out) {

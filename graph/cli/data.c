@@ -46,13 +46,16 @@ static const char *installed(og_arena *arena) {
     return is_dir(root) ? root : NULL;
 }
 
-/* A pipeline given by path brings the hooks that lie beside its folder. */
+/* A pipeline given by path brings the hooks that lie beside it and beside its folder. */
 static void add_beside(og_arena *arena, const char *pipeline, og__data *d) {
     const char *slash = pipeline ? strrchr(pipeline, '/') : NULL;
-    if (!slash) return;
+    const char *dot = pipeline ? strrchr(pipeline, '.') : NULL;
+    if (!slash && (!dot || strcmp(dot, ".yaml"))) return;
     const char *folder =
-        og_arena_strndup(arena, pipeline, (size_t)(slash - pipeline) + 1);
-    if (folder) add(arena, folder, "../scripts/lua", d->scripts, &d->n_scripts, 5);
+        slash ? og_arena_strndup(arena, pipeline, (size_t)(slash - pipeline) + 1) : "./";
+    if (!folder) return;
+    add(arena, folder, "", d->scripts, &d->n_scripts, 5);
+    add(arena, folder, "../scripts/lua", d->scripts, &d->n_scripts, 5);
 }
 
 void og__data_find(og_arena *arena, const char *pipeline, og__data *out) {
