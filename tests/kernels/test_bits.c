@@ -369,6 +369,35 @@ static void test_every_case_is_equal_on_one_and_more_threads(void **state) {
     }
 }
 
+static void test_every_case_is_equal_on_avx2_and_avx512(void **state) {
+    (void)state;
+    case_env other;
+    const char *given = getenv("OG_ISA");
+    char keep[16];
+    snprintf(keep, sizeof keep, "%s", given ? given : "");
+    setenv("OG_ISA", "avx512", 1);
+    int rc = case_open(&other, "cpu", THREADS);
+    setenv("OG_ISA", "avx2", 1);
+    case_env base;
+    int rc2 = case_open(&base, "cpu", THREADS);
+    setenv("OG_ISA", keep, 1);
+    if (rc < 0 || rc2 < 0) {
+        if (rc == 0) case_close(&other);
+        if (rc2 == 0) case_close(&base);
+        print_message("this processor has no AVX-512\n");
+        skip();
+    }
+    for (int i = 0; i < n_cases; i++) {
+        assert_int_equal(case_run(&base, &cases[i]), 0);
+        assert_int_equal(case_run(&other, &cases[i]), 0);
+        assert_int_equal(base.n_out, other.n_out);
+        if (memcmp(base.out, other.out, (size_t)base.n_out * sizeof *base.out) != 0)
+            fail_msg("%s differs between AVX2 and AVX-512", cases[i].name);
+    }
+    case_close(&base);
+    case_close(&other);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear_rows_alone_and_in_batches),
@@ -376,6 +405,7 @@ int main(void) {
         cmocka_unit_test(test_attention_whole_and_in_chunks),
         cmocka_unit_test(test_elementwise_ops_do_not_depend_on_layout),
         cmocka_unit_test(test_every_case_is_equal_on_one_and_more_threads),
+        cmocka_unit_test(test_every_case_is_equal_on_avx2_and_avx512),
     };
     return cmocka_run_group_tests_name("bits", tests, open_cpu, close_cpu);
 }
