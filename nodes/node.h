@@ -218,6 +218,8 @@ typedef struct og_node_stats {
     int64_t kv_pages, kv_pages_used;
     size_t weight_bytes, state_bytes;
     int64_t steps, rows;
+    int64_t cache_hits, cache_misses; /* of results that are kept by content: encoders */
+    size_t cache_bytes;               /* in use by them */
 } og_node_stats;
 
 /* What a job would take at most, asked before admission. fits is 0 when it could never fit:
@@ -256,6 +258,9 @@ typedef struct og_kind_desc {
 typedef struct og_node_plan {
     size_t weight_bytes, kv_bytes, state_bytes; /* of the whole node */
     int64_t out_items_per_item[OG_MAX_PORTS];   /* output items for one input item (1920) */
+    int64_t in_items_per_out_item[OG_MAX_PORTS]; /* whole ports, else 0: n input items give
+                                                    ceil(n / this) items, whatever the line
+                                                    above says */
     size_t out_item_bytes[OG_MAX_PORTS];        /* bytes of one item of that port */
     og_dtype out_dtype[OG_MAX_PORTS];
     int64_t out_width[OG_MAX_PORTS]; /* values per item (groups of a code frame, 1 sample) */

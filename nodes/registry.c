@@ -13,7 +13,7 @@ const og_arch *const og_archs[] = {&og_arch_qwen3_tts_talker, &og_arch_qwen3_tts
 static const og_kind_desc kinds[] = {
     {OG_KIND_ENCODER, "encoder",
      "reads a whole input (text, audio, an image) and gives hidden states, codes or one "
-     "vector", NULL, NULL},
+     "vector", &og_encoder_api, og_encoder_plan},
     {OG_KIND_AR, "ar_decoder",
      "decodes token by token, or frame by frame with a depth head: paged KV, chunked "
      "prefill, continuous batching, rows that come while it decodes",
