@@ -349,7 +349,8 @@ OG_MUST_CHECK int og_op_rvq_nearest(og_exec *ex, og_tensor *ids, const og_tensor
  * frequency penalty over the ids counted in history; min_tokens ban of the stop ids; the
  * allowed mask; temperature; top_k (ties at the k-th stay); top_p (ascending, drop while the
  * mass is <= 1 - top_p, the largest always stays); min_p; then one Philox draw for each
- * vocabulary index and the Gumbel maximum. temperature 0 is greedy: the first maximum. */
+ * vocabulary index and the Gumbel maximum. temperature 0 is greedy: the first maximum. The
+ * arithmetic, the same to the bit on every backend, is spelled out in kernels/sample.h. */
 typedef struct og_sample_row {
     float temperature, top_p, min_p;
     float repetition_penalty, presence_penalty, frequency_penalty;

@@ -82,13 +82,14 @@ static void cpu_info(const og_device *dev, og_device_info *info) {
 #define HOST_PART                                                        \
     .name = "cpu", .place = OG_PLACE_HOST, .open = cpu_open,             \
     .close = cpu_close, .info = cpu_info, .alloc = og__host_alloc,       \
-    .free = og__host_free, .fill = og__ref_fill,                         \
+    .free = og__host_free,                                               \
     .scatter_rows = og__ref_scatter_rows, .rope_table = og__ref_rope_table, \
     .depth_pass = og__ref_depth_pass
 
 const og__backend og__backend_cpu = {
     HOST_PART,
     .copy = og__cpu_copy,
+    .fill = og__cpu_fill,
     .gather_rows = og__cpu_gather_rows,
     .unary = og__cpu_unary,
     .binary = og__cpu_binary,
@@ -116,6 +117,7 @@ const og__backend og__backend_cpu = {
 static const og__backend backend_plain = {
     HOST_PART,
     .copy = og__ref_copy,
+    .fill = og__ref_fill,
     .gather_rows = og__ref_gather_rows,
     .unary = og__ref_unary,
     .binary = og__ref_binary,

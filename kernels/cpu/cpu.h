@@ -56,6 +56,7 @@ OG_MUST_CHECK int og__cpu_epilogue(og_exec *ex, og__product *p, const og_tensor 
                                    const og_epilogue *epi);
 
 int og__cpu_copy(og_exec *ex, og_tensor *y, const og_tensor *x);
+int og__cpu_fill(og_exec *ex, og_tensor *y, float v);
 int og__cpu_gather_rows(og_exec *ex, og_tensor *y, const og_tensor *table,
                         const og_tensor *ids);
 int og__cpu_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog);

@@ -36,6 +36,27 @@ int og__cpu_copy(og_exec *ex, og_tensor *y, const og_tensor *x) {
     return 0;
 }
 
+typedef struct fill_job {
+    og__mat y;
+    float v;
+} fill_job;
+
+static void fill_rows(void *arg, int64_t from, int64_t to) {
+    const fill_job *j = arg;
+    for (int64_t r = from; r < to; r++) {
+        float *y = (float *)(void *)j->y.p + r * j->y.ld;
+        for (int64_t c = 0; c < j->y.cols; c++) y[c] = j->v;
+    }
+}
+
+int og__cpu_fill(og_exec *ex, og_tensor *y, float v) {
+    fill_job j = {.v = v};
+    if (y->dtype != OG_F32 || !og__mat_as(y, y->ne[y->rank - 1], &j.y))
+        return og__ref_fill(ex, y, v);
+    og__cpu_rows(j.y.rows, j.y.cols, fill_rows, &j);
+    return 0;
+}
+
 static void gather(void *arg, int64_t from, int64_t to) {
     const move_job *j = arg;
     const int32_t *ids = j->ids->data;
