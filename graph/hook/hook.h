@@ -147,6 +147,7 @@ typedef struct og_hook_call {
     /* `next` hooks, called with (ctx, done); NULL: an edge's hook, called (ctx, src) */
     const char *done_phase;
     int32_t done_stop; /* the id that ended the decoding, or -1 */
+    const struct og__test_call *test; /* NULL; graph/hook/test.h sets it */
 } og_hook_call;
 
 /* ---- result ---------------------------------------------------------------------- */

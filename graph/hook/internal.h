@@ -186,6 +186,8 @@ int og__l_emit(lua_State *L);
 int og__l_fork(lua_State *L);
 /* table.c */
 void og__push_table(lua_State *L, const char *name);
+/* test.c: what takes the place of a hook's call when vm->call->test is set */
+void og__run_test(lua_State *L);
 /* state.c */
 void og__push_state(lua_State *L);
 void og__check_state(lua_State *L);

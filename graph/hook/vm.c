@@ -345,6 +345,10 @@ static int protected_call(lua_State *L) {
     og_hook_vm *vm = og__vm(L);
     luaL_checkstack(L, 20, NULL);
     fresh_globals(L);
+    if (vm->call->test) {
+        og__run_test(L);
+        return 0;
+    }
     og__function(L, vm->env->file, vm->env->function);
     if (!vm->res) return 0;
     int next = vm->call->done_phase != NULL;
