@@ -217,7 +217,6 @@ static void require_phases(og__build *b) {
 static void require_edge(og__build *b, const og_spec_edge *e) {
     static const char *const missing[] = {
         [OG_VIA_NONE] = NULL,
-        [OG_VIA_RESAMPLE] = "resample",
         [OG_VIA_DETOKENIZE] = "detokenize",
         [OG_VIA_RESIZE] = "resize",
         [OG_VIA_SPLIT_SENTENCE] = "split",

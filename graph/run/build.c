@@ -96,7 +96,7 @@ static og__job *new_job(builder *b, int stage, int lane) {
 /* ---- inputs ---------------------------------------------------------------------- */
 
 static int64_t part_items(const og__part *p) {
-    if (p->kind == OG_PART_IDS) return p->n;
+    if (p->kind == OG_PART_HOST) return p->n;
     if (p->kind == OG_PART_OUT) return p->to >= 0 ? p->to - p->from : p->out->cap - p->from;
     int64_t n = p->rows ? p->rows->n_rows : 0;
     for (int i = 0; p->rows && i < p->rows->n_open; i++) {
@@ -130,15 +130,16 @@ static int add_seq(builder *b, og__feeder *f, const og_plan_edge *e, og_hook_emi
                    int lane) {
     for (int i = 0; i < em->n_parts; i++) {
         const og_hook_part *hp = &em->parts[i];
-        og__part *p = og__feeder_add(f, hp->source < 0 ? OG_PART_IDS : OG_PART_OUT);
+        og__part *p = og__feeder_add(f, hp->source < 0 ? OG_PART_HOST : OG_PART_OUT);
         if (!p) return no_memory(b);
         p->mute = em->mute;
         p->drop = i == 0 ? em->drop : 0;
         if (hp->source < 0) {
             p->n = hp->n;
-            p->ids = og_malloc((size_t)hp->n * sizeof *p->ids);
-            if (!p->ids) return no_memory(b);
-            memcpy(p->ids, hp->ids, (size_t)hp->n * sizeof *p->ids);
+            p->dtype = OG_I32;
+            p->host = og_malloc((size_t)hp->n * sizeof *hp->ids);
+            if (!p->host) return no_memory(b);
+            memcpy(p->host, hp->ids, (size_t)hp->n * sizeof *hp->ids);
             continue;
         }
         p->out = source_out(b, &e->from[hp->source], lane);
@@ -172,6 +173,20 @@ static int add_rows(builder *b, og__feeder *f, const og_plan_edge *e, og_hook_em
     return 0;
 }
 
+/* A clip of the request, at the rate that the port wants. */
+static int add_clip(builder *b, og__feeder *f, const og_plan_edge *e) {
+    const og_audio *clip = &b->r->clips[e->from[0].field];
+    og__part *p = og__feeder_add(f, OG_PART_HOST);
+    if (!p) return no_memory(b);
+    p->dtype = OG_F32;
+    int to = e->via_rate ? e->via_rate : clip->rate;
+    float *x = NULL;
+    int rc = og_audio_resample(clip->x, clip->n, clip->rate, to, &x, &p->n, b->err);
+    p->host = x;
+    if (rc < 0) og_err_field(b->err, b->p->fields[e->from[0].field].name);
+    return rc;
+}
+
 static const int one_by_one[] = {1};
 
 static int feed_port(builder *b, og__job *j, const og_plan_edge *e, const og_plan_end *to) {
@@ -179,7 +194,8 @@ static int feed_port(builder *b, og__job *j, const og_plan_edge *e, const og_pla
     f->job = j;
     f->port = to->port;
     j->fed[to->port] = true;
-    if (!e->whole) {
+    bool stage_source = e->env || e->from[0].kind == OG_END_STAGE;
+    if (!e->whole && stage_source) {
         f->chunks = e->n_chunk ? e->chunk : one_by_one;
         f->n_chunks = e->n_chunk ? e->n_chunk : 1;
     }
@@ -194,6 +210,8 @@ static int feed_port(builder *b, og__job *j, const og_plan_edge *e, const og_pla
             rc = em->kind == OG_HOOK_EMIT_ROWS ? add_rows(b, f, e, em, j->lane)
                                                : add_seq(b, f, e, em, j->lane);
         }
+    } else if (!stage_source) {
+        rc = add_clip(b, f, e);
     } else {
         og__part *p = og__feeder_add(f, OG_PART_OUT);
         if (!p) return no_memory(b);
@@ -351,15 +369,22 @@ static int build_stage(builder *b, int stage) {
 
 int og__request_build(og_request *r, og_err *err) {
     builder b = {.r = r, .p = r->e->plan, .err = err};
+    unsigned char wave[MAX_STAGES] = {0};
     if (b.p->n_stages > MAX_STAGES)
         return og_err_set(err, OG_ELIMIT, "too many stages (limit is %d)", MAX_STAGES);
-    r->sinks = og_calloc((size_t)b.p->n_responses + 1, sizeof *r->sinks);
-    if (!r->sinks) return no_memory(&b);
+    og__request_wave(r, wave);
+    r->wave_from = r->n_jobs;
+    for (int i = 0; i < r->n_jobs; i++) /* lanes of the stages of earlier waves */
+        if (r->jobs[i]->lane + 1 > b.lanes[r->jobs[i]->stage])
+            b.lanes[r->jobs[i]->stage] = r->jobs[i]->lane + 1;
     for (int i = 0; i < b.p->n_order; i++) {
         int stage = b.p->order[i];
-        int rc = r->stage_on[stage] ? build_stage(&b, stage) : 0;
+        int rc = wave[stage] ? build_stage(&b, stage) : 0;
         if (rc < 0) return rc;
     }
+    if (!r->final) return 0;
+    r->sinks = og_calloc((size_t)b.p->n_responses + 1, sizeof *r->sinks);
+    if (!r->sinks) return no_memory(&b);
     for (int i = 0; i < b.p->n_edges; i++) {
         const og_plan_edge *e = &b.p->edges[i];
         if (!e->client || !r->edge_on[i]) continue;

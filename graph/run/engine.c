@@ -123,8 +123,10 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
         pthread_mutex_lock(&e->mu);
         for (og_request *r = e->all; r && !hit; r = r->all_next) {
             if (atomic_load(&r->fail_seen)) continue;
-            for (int i = 0; i < r->n_jobs && !hit; i++)
+            pthread_mutex_lock(&r->mu);
+            for (int i = r->wave_from; r->jobs_left > 0 && i < r->n_jobs && !hit; i++)
                 if (r->jobs[i]->ex == ex) hit = r;
+            pthread_mutex_unlock(&r->mu);
         }
         if (hit) {
             atomic_store(&hit->fail_seen, true);
@@ -145,6 +147,7 @@ void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
                              .finished = e->finished,
                              .failed = e->failed,
                              .buffer_bytes = atomic_load(&e->buffer_bytes),
+                             .rebuilt = atomic_load(&e->rebuilt),
                              .load_s = e->load_s};
     pthread_mutex_unlock(&e->mu);
 }
@@ -157,6 +160,19 @@ int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *ou
             pthread_mutex_lock(&ex->mu);
             *out = ex->stats[i];
             pthread_mutex_unlock(&ex->mu);
+            return 0;
+        }
+    }
+    return OG_ENOENT;
+}
+
+int og_engine_inject_fault(og_engine *e, int stage, int replica) {
+    for (int x = 0; x < e->n_executors; x++) {
+        og_executor *ex = &e->executors[x];
+        for (int i = 0; i < ex->n_nodes; i++) {
+            if (ex->stages[i] != stage || ex->replicas[i] != replica) continue;
+            atomic_store(&ex->fault, i + 1);
+            og__executor_kick(ex);
             return 0;
         }
     }

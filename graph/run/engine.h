@@ -113,12 +113,17 @@ typedef struct og_engine_stats {
     int requests, queued;   /* not yet freed; waiting at the front door */
     int64_t admitted, finished, failed;
     size_t buffer_bytes;    /* address space of the requests' port buffers */
+    int rebuilt;            /* replicas that were lost and made anew */
     double load_s;          /* what og_engine_create took */
 } og_engine_stats;
 void og_engine_get_stats(og_engine *e, og_engine_stats *out);
 /* Counters of replica r of stage i of the plan, as of the executor's last look. */
 OG_MUST_CHECK int og_engine_node_stats(og_engine *e, int stage, int replica,
                                        og_node_stats *out);
+
+/* For tests and drills: the next step of that replica fails as a lost device would. Its
+ * requests get errors, others go on, and the replica is made anew. OG_ENOENT: no such one. */
+OG_MUST_CHECK int og_engine_inject_fault(og_engine *e, int stage, int replica);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,44 @@
 
 #include "graph/run/run.h"
 
+static void admit(og_executor *ex, og__job *j) {
+    og_err_clear(&j->admit_err);
+    j->node = ex->nodes[j->node_index];
+    if (atomic_load(&ex->lost)) {
+        j->admit_rc = OG_EBUSY; /* it was chosen a moment before it failed: choose again */
+        return;
+    }
+    j->admit_rc = j->node->api->fits(j->node, &j->base, &j->admit_err);
+    if (j->admit_rc == 0)
+        j->admit_rc = j->node->api->admit(j->node, &j->base, &j->admit_err);
+    j->admitted = j->admit_rc == 0;
+    ex->held += j->admitted;
+}
+
+static void retire(og_executor *ex, og__job *j) {
+    og_request *r = j->rq;
+    if (j->admitted && !j->retired) {
+        j->node->api->retire(j->node, &j->base);
+        ex->held--;
+    }
+    j->retired = true;
+    atomic_fetch_sub(&ex->outstanding, j->cost);
+    pthread_mutex_lock(&r->mu);
+    r->jobs_left--;
+    bool was_open = r->wave_open;
+    bool wave_ended = was_open && r->jobs_left == 0 && !r->failed && !r->final;
+    if (r->jobs_left == 0) r->wave_open = false;
+    pthread_cond_broadcast(&r->cond);
+    pthread_mutex_unlock(&r->mu);
+    /* What the front door itself lets go is no news to it: it would try for ever. */
+    if (was_open) og__front_freed(ex->e);
+    if (wave_ended) {
+        r->built = false;
+        og__request_advance(r);
+    }
+    og__request_unref(r);
+}
+
 /* Take what the inbox holds. Admissions come before feeds, feeds before retirements: a
  * retired job then drops what came late. */
 static void drain(og_executor *ex) {
@@ -18,12 +56,7 @@ static void drain(og_executor *ex) {
     while (admits) {
         og__job *j = admits;
         admits = j->next_admit;
-        og_err_clear(&j->admit_err);
-        if (atomic_load(&ex->lost))
-            j->admit_rc = og_err_set(&j->admit_err, OG_ELOST, "the replica is down");
-        else
-            j->admit_rc = j->node->api->admit(j->node, &j->base, &j->admit_err);
-        j->admitted = j->admit_rc == 0;
+        admit(ex, j);
         og__front_reply(ex->e);
     }
     while (dirty) {
@@ -37,18 +70,7 @@ static void drain(og_executor *ex) {
     while (retires) {
         og__job *j = retires;
         retires = j->next_retire;
-        og_request *r = j->rq;
-        if (j->admitted && !j->retired) j->node->api->retire(j->node, &j->base);
-        j->retired = true;
-        atomic_fetch_sub(&ex->outstanding, j->cost);
-        pthread_mutex_lock(&r->mu);
-        r->jobs_left--;
-        bool was_admitted = r->admitted;
-        pthread_cond_broadcast(&r->cond);
-        pthread_mutex_unlock(&r->mu);
-        /* What the front door itself lets go is no news to it: it would try for ever. */
-        if (was_admitted) og__front_freed(ex->e);
-        og__request_unref(r);
+        retire(ex, j);
     }
 }
 
@@ -62,7 +84,7 @@ static void lose(og_executor *ex, int node, const og_err *err) {
 }
 
 static void take_stats(og_executor *ex) {
-    for (int i = 0; i < ex->n_nodes; i++) {
+    for (int i = 0; i < ex->n_nodes && ex->nodes[i]; i++) {
         og_node_stats st;
         ex->nodes[i]->api->stats(ex->nodes[i], &st);
         pthread_mutex_lock(&ex->mu);
@@ -77,7 +99,10 @@ static int step_all(og_executor *ex) {
         og_step_info info = {0};
         og_err err = OG_ERR_INIT;
         og_exec_reset(ex->exec);
-        int rc = ex->nodes[i]->api->step(ex->nodes[i], &info, &err);
+        int fault = i + 1;
+        int rc = atomic_compare_exchange_strong(&ex->fault, &fault, 0)
+                     ? og_err_set(&err, OG_EDEVICE, "a fault was injected")
+                     : ex->nodes[i]->api->step(ex->nodes[i], &info, &err);
         if (rc < 0) {
             og_err_set(&err, rc, "step failed: %s", og_exec_error(ex->exec));
             lose(ex, i, &err);
@@ -89,26 +114,44 @@ static int step_all(og_executor *ex) {
     return worked;
 }
 
+static void destroy_nodes(og_executor *ex) {
+    for (int i = ex->n_nodes - 1; i >= 0; i--) {
+        if (ex->nodes[i]) ex->nodes[i]->api->destroy(ex->nodes[i]);
+        ex->nodes[i] = NULL;
+    }
+}
+
 static int create_nodes(og_executor *ex, og_err *err) {
     const og_plan *plan = ex->e->plan;
-    for (int i = 0; i < ex->n_nodes; i++) {
+    int rc = 0;
+    for (int i = 0; i < ex->n_nodes && rc == 0; i++) {
         const og_plan_stage *st = &plan->stages[ex->stages[i]];
         const og_node_api *api = st->kind_desc->api;
         og_node_cfg cfg =
             og_plan_node_cfg(plan, ex->stages[i], ex->replicas[i], ex->exec);
-        int rc = api->create(&cfg, &ex->nodes[i], err);
+        rc = api->create(&cfg, &ex->nodes[i], err);
         if (rc == 0) rc = api->measure(ex->nodes[i], err);
-        if (rc < 0) {
-            og_err_node(err, st->name);
-            return rc;
-        }
+        if (rc < 0) og_err_node(err, st->name);
     }
-    return og_exec_reserve(ex->exec, og_exec_peak(ex->exec), err);
+    if (rc == 0) rc = og_exec_reserve(ex->exec, og_exec_peak(ex->exec), err);
+    if (rc < 0) destroy_nodes(ex);
+    og_exec_set_mode(ex->exec, OG_RUN);
+    return rc;
 }
 
-static void destroy_nodes(og_executor *ex) {
-    for (int i = ex->n_nodes - 1; i >= 0; i--)
-        if (ex->nodes[i]) ex->nodes[i]->api->destroy(ex->nodes[i]);
+/* A lost replica is made anew once its last job has let go. Where that fails it stays down;
+ * the other replicas serve on. */
+static void rebuild(og_executor *ex) {
+    og_err err = OG_ERR_INIT;
+    destroy_nodes(ex);
+    if (create_nodes(ex, &err) < 0) {
+        atomic_store(&ex->dead, true);
+        og__front_freed(ex->e);
+        return;
+    }
+    atomic_fetch_add(&ex->e->rebuilt, 1);
+    atomic_store(&ex->lost, false);
+    og__front_freed(ex->e);
 }
 
 static void *executor_main(void *arg) {
@@ -119,9 +162,9 @@ static void *executor_main(void *arg) {
     ex->ready = true;
     pthread_cond_broadcast(&ex->cond);
     pthread_mutex_unlock(&ex->mu);
-    if (rc == 0) og_exec_set_mode(ex->exec, OG_RUN);
     while (rc == 0) {
         drain(ex);
+        if (atomic_load(&ex->lost) && ex->held == 0 && ex->nodes[0]) rebuild(ex);
         int worked = atomic_load(&ex->lost) ? 0 : step_all(ex);
         pthread_mutex_lock(&ex->mu);
         while (!worked && !ex->kicked && !ex->stop)

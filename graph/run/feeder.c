@@ -22,7 +22,7 @@ og__part *og__feeder_add(og__feeder *f, og__part_kind kind) {
 
 void og__feeder_clear(og__feeder *f) {
     for (int i = 0; i < f->n_parts; i++) {
-        og_free(f->parts[i].ids);
+        og_free(f->parts[i].host);
         og_recipe_unref(f->parts[i].rows);
         og_recipe_unref(f->parts[i].fill);
     }
@@ -100,7 +100,8 @@ static int pull_items(og__feeder *f, og__part *p) {
         if (n > 0 && p->kind == OG_PART_OUT)
             c.items = og__out_view(p->out, p->from + f->cursor, n);
         else if (n > 0)
-            c.items = og_tensor_1d(OG_I32, n, p->ids + f->cursor);
+            c.items = og_tensor_1d(p->dtype, n,
+                                   (char *)p->host + f->cursor * (int64_t)og_dtype_size(p->dtype));
         if (give(f, &c) < 0) return -1;
         f->cursor += n;
         f->step++;

@@ -6,19 +6,24 @@
 
 #include "graph/run/run.h"
 
-void og__front_push(og_engine *e, og_request *r) {
+void og__front_push(og_engine *e, og_request *r, bool first) {
     og__request_ref(r);
     pthread_mutex_lock(&e->mu);
-    r->listed = true;
-    r->all_next = e->all;
-    if (e->all) e->all->all_prev = r;
-    e->all = r;
-    r->next = NULL;
-    if (e->queue_tail)
+    if (!r->listed) {
+        r->listed = true;
+        r->all_next = e->all;
+        if (e->all) e->all->all_prev = r;
+        e->all = r;
+    }
+    if (first) e->n_queue++; /* its place was given back when its first wave left */
+    r->next = first ? e->queue : NULL;
+    if (first)
+        e->queue = r;
+    else if (e->queue_tail)
         e->queue_tail->next = r;
     else
         e->queue = r;
-    e->queue_tail = r;
+    if (!r->next) e->queue_tail = r;
     pthread_cond_broadcast(&e->cond);
     pthread_mutex_unlock(&e->mu);
 }
@@ -37,65 +42,70 @@ void og__front_freed(og_engine *e) {
     pthread_mutex_unlock(&e->mu);
 }
 
-/* The replica of the job's stage with the least outstanding work that is not lost. */
-static og_executor *choose(og_engine *e, const og__job *j, int *node) {
+/* What the lane has bound to an executor already. */
+static long own_cost(const og_request *r, const og__job *j, const og_executor *ex) {
+    long own = 0;
+    for (int i = r->wave_from; r->jobs[i] != j; i++)
+        if (r->jobs[i]->lane == j->lane && r->jobs[i]->ex == ex) own += r->jobs[i]->cost;
+    return own;
+}
+
+/* The replica of the job's stage with the least outstanding work of others that is not lost;
+ * among equals the one where the lane already is, so that its edges stay on one thread.
+ * coming: there is one that is being made anew. */
+static og_executor *choose(og_engine *e, const og__job *j, int *node, bool *coming) {
     og_executor *best = NULL;
+    long least = 0, kept = 0;
     for (int x = 0; x < e->n_executors; x++) {
         og_executor *ex = &e->executors[x];
         for (int i = 0; i < ex->n_nodes; i++) {
-            if (ex->stages[i] != j->stage || atomic_load(&ex->lost)) continue;
-            if (best && atomic_load(&ex->outstanding) >= atomic_load(&best->outstanding))
-                continue;
+            if (ex->stages[i] != j->stage) continue;
+            *coming |= !atomic_load(&ex->dead);
+            if (atomic_load(&ex->lost)) continue;
+            long own = own_cost(j->rq, j, ex);
+            long others = atomic_load(&ex->outstanding) - own;
+            if (best && (others > least || (others == least && own <= kept))) continue;
             best = ex;
+            least = others;
+            kept = own;
             *node = i;
         }
     }
     return best;
 }
 
-static void unbind_jobs(og_request *r, int n) {
-    for (int i = 0; i < n; i++)
-        atomic_fetch_sub(&r->jobs[i]->ex->outstanding, r->jobs[i]->cost);
-}
-
-static int bind_job(og_engine *e, og__job *j, og_err *err) {
-    int node = 0;
-    const char *stage = e->plan->stages[j->stage].name;
-    og_executor *ex = choose(e, j, &node);
-    pthread_mutex_lock(&e->mu);
-    j->ex = ex;
-    pthread_mutex_unlock(&e->mu);
-    if (!ex)
-        return og_err_set(err, OG_ELOST, "no replica of stage '%s' is up", stage);
-    j->node = j->ex->nodes[node];
-    j->replica = j->ex->replicas[node];
-    int rc = j->node->api->fits(j->node, &j->base, err);
-    if (rc < 0) og_err_node(err, stage);
-    else atomic_fetch_add(&j->ex->outstanding, j->cost);
-    return rc;
-}
-
 static int bind_jobs(og_engine *e, og_request *r, og_err *err) {
-    for (int i = 0; i < r->n_jobs; i++) {
-        int rc = bind_job(e, r->jobs[i], err);
-        if (rc < 0) {
-            unbind_jobs(r, i);
-            return rc;
+    for (int i = r->wave_from; i < r->n_jobs; i++) {
+        og__job *j = r->jobs[i];
+        bool coming = false;
+        og_executor *ex = choose(e, j, &j->node_index, &coming);
+        if (!ex) {
+            for (int k = r->wave_from; k < i; k++)
+                atomic_fetch_sub(&r->jobs[k]->ex->outstanding, r->jobs[k]->cost);
+            if (coming) return OG_EBUSY;
+            return og_err_set(err, OG_ELOST, "no replica of stage '%s' is up",
+                              e->plan->stages[j->stage].name);
         }
+        pthread_mutex_lock(&e->mu);
+        j->ex = ex;
+        pthread_mutex_unlock(&e->mu);
+        j->replica = ex->replicas[j->node_index];
+        atomic_fetch_add(&ex->outstanding, j->cost);
     }
     return 0;
 }
 
 /* Ask every node. Under request->mu, so that a failure's retirements come behind. */
 static bool post_admits(og_engine *e, og_request *r) {
+    int n = r->n_jobs - r->wave_from;
     pthread_mutex_lock(&e->mu);
-    e->admit_wait = r->n_jobs;
+    e->admit_wait = n;
     pthread_mutex_unlock(&e->mu);
     pthread_mutex_lock(&r->mu);
     bool failed = r->failed;
     if (!failed) {
-        r->jobs_left = r->n_jobs;
-        for (int i = 0; i < r->n_jobs; i++) {
+        r->jobs_left = n;
+        for (int i = r->wave_from; i < r->n_jobs; i++) {
             og__request_ref(r);
             og__executor_admit(r->jobs[i]->ex, r->jobs[i]);
         }
@@ -109,13 +119,14 @@ static bool post_admits(og_engine *e, og_request *r) {
 }
 
 static void let_go(og_request *r) {
-    for (int i = 0; i < r->n_jobs; i++) og__executor_retire(r->jobs[i]->ex, r->jobs[i]);
+    for (int i = r->wave_from; i < r->n_jobs; i++)
+        og__executor_retire(r->jobs[i]->ex, r->jobs[i]);
     pthread_mutex_lock(&r->mu);
     while (r->jobs_left > 0) pthread_cond_wait(&r->cond, &r->mu);
     bool failed = r->failed;
     pthread_mutex_unlock(&r->mu);
     if (failed) return;
-    for (int i = 0; i < r->n_jobs; i++) {
+    for (int i = r->wave_from; i < r->n_jobs; i++) {
         r->jobs[i]->retired = r->jobs[i]->admitted = false;
         atomic_store(&r->jobs[i]->retire_posted, false);
     }
@@ -126,10 +137,11 @@ static int admit(og_engine *e, og_request *r, og_err *err) {
     int rc = bind_jobs(e, r, err);
     if (rc < 0) return rc;
     if (!post_admits(e, r)) {
-        unbind_jobs(r, r->n_jobs);
+        for (int i = r->wave_from; i < r->n_jobs; i++)
+            atomic_fetch_sub(&r->jobs[i]->ex->outstanding, r->jobs[i]->cost);
         return OG_ECANCELED;
     }
-    for (int i = 0; i < r->n_jobs && rc != OG_EBUSY; i++) {
+    for (int i = r->wave_from; i < r->n_jobs && rc != OG_EBUSY; i++) {
         og__job *j = r->jobs[i];
         if (j->admit_rc == 0) continue;
         rc = j->admit_rc;
@@ -142,10 +154,11 @@ static int admit(og_engine *e, og_request *r, og_err *err) {
         return rc;
     }
     pthread_mutex_lock(&r->mu);
-    r->admitted = true;
-    r->t_admit = og__now();
+    r->wave_open = true;
+    r->admitted = r->final;
+    if (r->t_admit < 0) r->t_admit = og__now();
     pthread_mutex_unlock(&r->mu);
-    for (int i = 0; i < r->n_jobs; i++)
+    for (int i = r->wave_from; i < r->n_jobs; i++)
         for (int p = 0; p < OG_MAX_PORTS; p++)
             if (r->jobs[i]->fed[p]) og__feeder_mark(&r->jobs[i]->feeders[p]);
     return 0;
@@ -153,8 +166,13 @@ static int admit(og_engine *e, og_request *r, og_err *err) {
 
 static void pop(og_engine *e, og_request *r, bool admitted) {
     pthread_mutex_lock(&e->mu);
-    e->queue = r->next;
-    if (!e->queue) e->queue_tail = NULL;
+    og_request **at = &e->queue, *prev = NULL;
+    while (*at != r) { /* a later wave of another request may have come before it */
+        prev = *at;
+        at = &(*at)->next;
+    }
+    *at = r->next;
+    if (e->queue_tail == r) e->queue_tail = prev;
     e->n_queue--;
     e->admitted += admitted;
     pthread_mutex_unlock(&e->mu);
@@ -181,7 +199,11 @@ void *og__front_main(void *engine) {
         if (!r) break;
         og_err err = OG_ERR_INIT;
         if (stop) og_err_set(&err, OG_ECANCELED, "the engine is stopping");
-        int rc = stop || has_failed(r) ? OG_ECANCELED : admit(e, r, &err);
+        int rc = stop || has_failed(r) ? OG_ECANCELED : 0;
+        if (rc == 0 && !r->built) rc = og__request_build(r, &err);
+        r->built = true;
+        bool final = r->final;
+        if (rc == 0) rc = admit(e, r, &err);
         if (rc == OG_EBUSY) {
             pthread_mutex_lock(&e->mu);
             while (e->freed == freed && !e->stop) pthread_cond_wait(&e->cond, &e->mu);
@@ -192,7 +214,7 @@ void *og__front_main(void *engine) {
             og_err_set(&err, rc, "%s", og_strerror(rc));
             og__request_fail(r, &err);
         }
-        pop(e, r, rc == 0);
+        pop(e, r, rc == 0 && final);
     }
     return NULL;
 }

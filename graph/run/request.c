@@ -41,7 +41,10 @@ void og__request_unref(og_request *r) {
         og_free((char *)r->taps[i].stage);
         og_free((char *)r->taps[i].port);
     }
+    for (int i = 0; r->clips && i < r->e->plan->n_fields; i++) og_audio_clear(&r->clips[i]);
+    og_free(r->clips);
     json_decref(r->fields);
+    json_decref(r->hook_fields);
     og_free(r->stage_on);
     og_free(r->edge_on);
     og_free(r->jobs);

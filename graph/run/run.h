@@ -10,8 +10,7 @@
  *                pulled by the consumer's executor; a producer only marks it dirty
  *
  * Locks. engine->mu guards the queue and the counters, request->mu its events, executor->mu
- * its inbox; no two are held at once, but request->mu may be taken first and then
- * executor->mu. Feeders and nodes belong to their executor's thread alone.
+ * its inbox. Where two are held they are taken in the order engine, request, executor. Feeders and nodes belong to their executor's thread alone.
  */
 #ifndef OG_RUN_INTERNAL_H
 #define OG_RUN_INTERNAL_H
@@ -22,6 +21,7 @@
 
 #include "graph/hook/hook.h"
 #include "graph/run/engine.h"
+#include "nodes/media/audio.h"
 #include "nodes/registry.h"
 
 typedef struct og_executor og_executor;
@@ -61,12 +61,13 @@ void og__out_consume(og__out *o, int64_t n);
 
 /* ---- feeders (feeder.c) ---------------------------------------------------------- */
 
-typedef enum og__part_kind { OG_PART_OUT, OG_PART_IDS, OG_PART_ROWS } og__part_kind;
+typedef enum og__part_kind { OG_PART_OUT, OG_PART_HOST, OG_PART_ROWS } og__part_kind;
 typedef struct og__part {
     og__part_kind kind;
     og__out *out;      /* OUT: items [from, to) of it, to < 0: to its end */
     int64_t from, to;
-    int32_t *ids;      /* IDS: n of them, owned */
+    void *host;        /* HOST: n scalars of dtype, owned: ids of a hook, a clip's samples */
+    og_dtype dtype;
     int64_t n;
     og_recipe *rows, *fill; /* ROWS */
     og__out *sources[OG_MAX_PORTS]; /* ROWS: what the recipe's source numbers are */
@@ -107,13 +108,14 @@ struct og__job {
     int lane;  /* number, 0 where there are none */
     int replica;
     og_executor *ex; /* engine->mu, or the front door */
-    og_node *node;
+    og_node *node; /* while admitted */
     og__out outs[OG_MAX_PORTS]; /* by port; live where base.out[port] is set */
     og__feeder feeders[OG_MAX_PORTS];
     bool fed[OG_MAX_PORTS];
     atomic_int live_outs;
     bool admitted;               /* executor thread */
     bool retired;                /* executor thread */
+    int node_index;              /* of the executor's nodes */
     atomic_bool retire_posted;
     int admit_rc;
     og_err admit_err;
@@ -131,7 +133,7 @@ typedef struct og__sink { /* a response port of the request */
 } og__sink;
 
 typedef struct og__edge_state { /* a hook edge of the request */
-    bool runs;                   /* its hook was started */
+    bool runs, done;             /* its hook was started; it has answered */
     og_hook_job hook;
     og_hook_source sources[OG_MAX_PORTS];
 } og__edge_state;
@@ -140,6 +142,8 @@ struct og_request {
     og_engine *e;
     uint64_t id, seed;
     json_t *fields;
+    json_t *hook_fields; /* the same with media as their facts */
+    og_audio *clips;     /* by field of the plan: decoded audio, x NULL where none */
     og_hook_request hook_req;
     atomic_int refs;
     atomic_bool fail_seen; /* by og__engine_fail_bound */
@@ -147,7 +151,9 @@ struct og_request {
     og__edge_state *edges; /* by edge of the plan */
     atomic_int hooks_left;
     og__job **jobs;
-    int n_jobs;
+    int n_jobs, wave_from; /* jobs of the wave that is admitted next: [wave_from, n_jobs) */
+    bool built;            /* that wave has its jobs; the front door's */
+    bool final;            /* no wave follows: the front door's, then everybody's */
     og__sink *sinks;
     int n_sinks;
     og_request_tap *taps;
@@ -158,7 +164,8 @@ struct og_request {
 
     pthread_mutex_t mu; /* what follows */
     pthread_cond_t cond;
-    bool failed, admitted, done_sent;
+    bool failed, admitted, done_sent; /* admitted: the last wave was */
+    bool wave_open;                   /* a wave is admitted and not all retired */
     og_err err;
     int jobs_left; /* admitted and not yet retired */
     int32_t stopped;
@@ -174,9 +181,15 @@ void og__request_fail(og_request *r, const og_err *err);
 void og__request_wake(og_request *r);
 double og__now(void);
 
-/* Start the hooks; the last one to finish builds the request and queues it (submit.c). */
-OG_MUST_CHECK int og__request_start(og_request *r, og_err *err);
-/* Jobs, outs, feeders and sinks of a request whose hooks are done (build.c). */
+/* A request is admitted in waves: stages whose whole outputs a hook reads come first and
+ * have let go of their slots before the hook runs; the last wave is the graph that streams.
+ *
+ * Start every hook whose sources are there; the last one to answer hands the request to
+ * the front door (waves.c). Any thread. */
+void og__request_advance(og_request *r);
+/* Which stages the next wave has; r->final is set when none is left (waves.c). */
+void og__request_wave(og_request *r, unsigned char *stages);
+/* Jobs, outs, feeders and sinks of the next wave (build.c). */
 OG_MUST_CHECK int og__request_build(og_request *r, og_err *err);
 
 /* ---- executors (executor.c) --------------------------------------------------------- */
@@ -200,8 +213,11 @@ struct og_executor {
     bool kicked, stop, ready;
     int create_rc;
     og_err create_err;
+    int held;                /* admitted jobs that are not retired; its own thread */
     atomic_long outstanding; /* cost of the jobs bound here */
-    atomic_bool lost;
+    atomic_bool lost; /* a step failed as a whole */
+    atomic_bool dead; /* and its nodes could not be made anew */
+    atomic_int fault; /* injected: node index + 1 that fails in its next step */
 };
 
 OG_MUST_CHECK int og__executor_start(og_executor *ex, og_err *err);
@@ -224,6 +240,7 @@ struct og_engine {
     double load_s;
     atomic_size_t buffer_bytes;
     atomic_ullong next_id;
+    atomic_int rebuilt;
 
     pthread_mutex_t mu; /* what follows */
     pthread_cond_t cond;
@@ -236,7 +253,8 @@ struct og_engine {
 };
 
 void *og__front_main(void *engine);
-void og__front_push(og_engine *e, og_request *r);
+/* Queue a wave of a request; first: before others, since it was admitted already. */
+void og__front_push(og_engine *e, og_request *r, bool first);
 void og__front_reply(og_engine *e);
 void og__front_freed(og_engine *e);
 /* Fail every request that has a job on this executor. */

@@ -1,82 +1,8 @@
-/* From a request body to the front door: checks, then the hooks, each once, on the hook
- * workers. A hook that is refused costs the executors nothing. */
+/* From a request body to its first hooks: checks, media, seed, taps. */
 #include <string.h>
 #include <sys/random.h>
 
 #include "graph/run/run.h"
-
-static void fill_source(og_hook_source *s, const og_plan *p, const og_request *r,
-                        const og_plan_end *end) {
-    if (end->kind == OG_END_REQUEST) {
-        const json_t *v = json_object_get(r->fields, p->fields[end->field].name);
-        s->present = v && !json_is_null(v);
-        s->kind = OG_HOOK_MEDIA;
-        s->json = v;
-        if (!json_is_string(v)) return;
-        s->kind = OG_HOOK_TEXT;
-        s->text = json_string_value(v);
-        s->text_len = json_string_length(v);
-        return;
-    }
-    const og_plan_port *port = &p->stages[end->stage].ports[end->port];
-    s->present = r->stage_on[end->stage];
-    s->open = 1;
-    s->width = (int32_t)port->width;
-    s->kind = OG_HOOK_VECTOR;
-    if (end->type.kind == OG_TYPE_TOKENS) s->kind = OG_HOOK_IDS;
-    if (end->type.kind == OG_TYPE_CODES) s->kind = OG_HOOK_CODES;
-}
-
-static void finish_hooks(og_request *r) {
-    og_err err = OG_ERR_INIT;
-    int rc = 0;
-    for (int i = 0; i < r->e->plan->n_edges && rc == 0; i++) {
-        og_hook_job *h = &r->edges[i].hook;
-        if (!r->edges[i].runs || h->code == 0) continue;
-        rc = h->code;
-        err = h->err;
-        og_err_set(&err, rc, "%s", og_strerror(rc));
-    }
-    if (rc == 0) rc = og__request_build(r, &err);
-    if (rc < 0) og__request_fail(r, &err);
-    og__front_push(r->e, r);
-    og__request_unref(r);
-}
-
-static void hook_done(og_hook_job *job) {
-    og_request *r = job->arg;
-    if (atomic_fetch_sub(&r->hooks_left, 1) == 1) finish_hooks(r);
-}
-
-/* One count is held by this function, so that no hook can finish the request before all of
- * them were started. */
-int og__request_start(og_request *r, og_err *err) {
-    const og_plan *p = r->e->plan;
-    r->hook_req.fields = r->fields;
-    r->hook_req.state = og_hook_state_create();
-    if (!r->hook_req.state) return og_err_set(err, OG_ENOMEM, "no memory for the request");
-    atomic_store(&r->hooks_left, 1);
-    og__request_ref(r);
-    for (int i = 0; i < p->n_edges; i++) {
-        const og_plan_edge *edge = &p->edges[i];
-        if (!edge->env || !r->edge_on[i]) continue;
-        og__edge_state *st = &r->edges[i];
-        for (int k = 0; k < edge->n_from; k++)
-            fill_source(&st->sources[k], p, r, &edge->from[k]);
-        st->runs = true;
-        st->hook.call = (og_hook_call){.env = edge->env,
-                                       .request = &r->hook_req,
-                                       .sources = st->sources,
-                                       .done_stop = -1};
-        st->hook.done = hook_done;
-        st->hook.arg = r;
-        atomic_fetch_add(&r->hooks_left, 1);
-    }
-    for (int i = 0; i < p->n_edges; i++)
-        if (r->edges[i].runs) og_hook_submit(r->e->hooks, &r->edges[i].hook);
-    if (atomic_fetch_sub(&r->hooks_left, 1) == 1) finish_hooks(r);
-    return 0;
-}
 
 static int copy_taps(og_request *r, const og_request_desc *d, og_err *err) {
     const og_plan *p = r->e->plan;
@@ -125,6 +51,31 @@ static void choose_seed(og_request *r, const og_request_desc *d) {
         r->seed = (uint64_t)(og__now() * 1e9);
 }
 
+/* Audio fields are decoded here, once, at their own rate; hooks see facts instead of them. */
+static int decode_media(og_request *r, og_err *err) {
+    const og_plan *p = r->e->plan;
+    r->clips = og_calloc((size_t)p->n_fields + 1, sizeof *r->clips);
+    r->hook_fields = json_copy(r->fields);
+    if (!r->clips || !r->hook_fields)
+        return og_err_set(err, OG_ENOMEM, "no memory for the request");
+    for (int i = 0; i < p->n_fields; i++) {
+        const char *name = p->fields[i].name;
+        const char *path = json_string_value(json_object_get(r->fields, name));
+        if (p->fields[i].type.kind != OG_TYPE_AUDIO || !path) continue;
+        og_audio *c = &r->clips[i];
+        int rc = og_audio_read(path, 0, c, err);
+        if (rc < 0) {
+            og_err_field(err, name);
+            return rc == OG_ENOMEM ? rc : OG_EREJECT;
+        }
+        json_t *facts = json_pack("{s:i,s:f,s:i}", "rate", c->source_rate, "seconds",
+                                  (double)c->n / c->rate, "channels", c->source_channels);
+        if (json_object_set_new(r->hook_fields, name, facts) < 0)
+            return og_err_set(err, OG_ENOMEM, "no memory for the request");
+    }
+    return 0;
+}
+
 static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
     const og_plan *p = r->e->plan;
     r->stage_on = og_calloc((size_t)p->n_stages, 1);
@@ -135,8 +86,12 @@ static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
     choose_seed(r, d);
     int rc = og_plan_request_check(p, d->fields, &r->fields, NULL, err);
     if (rc == 0) rc = copy_taps(r, d, err);
+    if (rc == 0) rc = decode_media(r, err);
     if (rc == 0) rc = og_plan_gate(p, r->fields, NULL, 0, r->stage_on, r->edge_on, err);
-    return rc;
+    if (rc < 0) return rc;
+    r->hook_req.fields = r->hook_fields;
+    r->hook_req.state = og_hook_state_create();
+    return r->hook_req.state ? 0 : og_err_set(err, OG_ENOMEM, "no memory for the request");
 }
 
 int og_engine_submit(og_engine *e, const og_request_desc *desc, og_request **out,
@@ -165,7 +120,6 @@ int og_engine_submit(og_engine *e, const og_request_desc *desc, og_request **out
     r->t_admit = r->t_first = r->t_done = -1;
     atomic_init(&r->refs, 1);
     rc = prepare(r, desc, err);
-    if (rc == 0) rc = og__request_start(r, err);
     if (rc < 0) {
         pthread_mutex_lock(&e->mu);
         e->n_queue--;
@@ -173,6 +127,7 @@ int og_engine_submit(og_engine *e, const og_request_desc *desc, og_request **out
         og__request_unref(r);
         return rc;
     }
+    og__request_advance(r);
     *out = r;
     return 0;
 }

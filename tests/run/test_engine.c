@@ -183,7 +183,7 @@ static void test_hang_is_cancelled(void **state) {
     stub_close(&s);
 }
 
-/* A replica that is lost fails its own requests; later ones are told, nothing hangs. */
+/* A replica that is lost fails its own requests and is made anew; later ones run. */
 static void test_lost_replica(void **state) {
     (void)state;
     stub_env s;
@@ -193,12 +193,52 @@ static void test_lost_replica(void **state) {
     assert_int_equal(read_all(a, 30, 1, &err), OG_EVENT_ERROR);
     assert_non_null(strstr(err.msg, "the device is gone"));
     og_request *b = submit(&s, 3, 2, STUB_OK, 1);
-    og_err_clear(&err);
-    assert_int_equal(read_all(b, 3, 2, &err), OG_EVENT_ERROR);
-    assert_int_equal(err.code, OG_ELOST);
+    assert_int_equal(read_all(b, 3, 2, NULL), OG_EVENT_DONE);
+    og_engine_stats st;
+    og_engine_get_stats(s.engine, &st);
+    assert_int_equal(st.rebuilt, 1);
     og_request_free(a);
     og_request_free(b);
     assert_drained(&s);
+    stub_close(&s);
+}
+
+/* Two replicas, one of which fails in the middle: only its own requests get errors, and the
+ * next round runs on both again. */
+static void test_fault_on_one_of_two_replicas(void **state) {
+    (void)state;
+    stub_env s;
+    const char *sets[] = {"source.num_replicas=2", "voc.num_replicas=2"};
+    assert_int_equal(stub_open_sets(&s, stub_plain, sets, 2, NULL), 0);
+    int source = og_plan_find_stage(s.plan, "source");
+    for (int round = 0; round < 3; round++) {
+        og_request *r[6];
+        int failed = 0, done = 0;
+        for (int i = 0; i < 4; i++) { /* one by one, so that they are dealt evenly */
+            og_event ev;
+            r[i] = submit(&s, 400, i + 1, STUB_HANG, 1);
+            assert_int_equal(og_request_next(r[i], 10000, &ev), OG_EVENT_ITEMS);
+        }
+        for (int i = 4; i < 6; i++) r[i] = submit(&s, 400, i + 1, STUB_OK, 1);
+        assert_int_equal(read_all(r[4], 400, 5, NULL), OG_EVENT_DONE);
+        assert_int_equal(read_all(r[5], 400, 6, NULL), OG_EVENT_DONE);
+        assert_int_equal(og_engine_inject_fault(s.engine, source, round % 2), 0);
+        for (int i = 0; i < 4; i++) {
+            og_event ev;
+            while (og_request_next(r[i], 300, &ev) == OG_EVENT_ITEMS) {
+            }
+            failed += ev.kind == OG_EVENT_ERROR;
+            done += ev.kind == OG_EVENT_TIMEOUT;
+        }
+        assert_int_equal(failed, 2);
+        assert_int_equal(done, 2);
+        for (int i = 0; i < 6; i++) og_request_free(r[i]);
+        assert_drained(&s);
+    }
+    og_engine_stats st;
+    og_engine_get_stats(s.engine, &st);
+    assert_int_equal(st.rebuilt, 3);
+    assert_int_equal(og_engine_inject_fault(s.engine, source, 7), OG_ENOENT);
     stub_close(&s);
 }
 
@@ -292,7 +332,11 @@ static void test_queue_is_bounded(void **state) {
     assert_int_equal(stub_open_sets(&s, stub_plain, sets, 1, &opts), 0);
     og_request *held = submit(&s, 30, 1, STUB_HANG, 1);
     og_event ev;
-    og_request_next(held, 10000, &ev); /* it runs, so it has left the queue */
+    og_request_next(held, 10000, &ev);
+    og_engine_stats st;
+    do { /* it runs, and leaves the queue a moment later */
+        og_engine_get_stats(s.engine, &st);
+    } while (st.queued > 0);
     og_request *a = submit(&s, 5, 2, STUB_OK, 1), *b = submit(&s, 5, 3, STUB_OK, 1), *c = NULL;
     json_t *f = json_pack("{s:i}", "n", 3);
     og_request_desc d = {.fields = f};
@@ -359,6 +403,7 @@ int main(void) {
         cmocka_unit_test(test_b080_one_fails_others_go_on),
         cmocka_unit_test(test_hang_is_cancelled),
         cmocka_unit_test(test_lost_replica),
+        cmocka_unit_test(test_fault_on_one_of_two_replicas),
         cmocka_unit_test(test_b086_slow_reader),
         cmocka_unit_test(test_joined_lanes),
         cmocka_unit_test(test_rejects),
