@@ -159,7 +159,8 @@ static int t_rejects(lua_State *L) {
     int rc = run_bench(L, &out, &err);
     drop_scratch(L);
     if (rc == 0) return luaL_error(L, "%s did not reject", lua_tostring(L, 2));
-    if (rc != OG_EREJECT) return luaL_error(L, "%s failed: %s", lua_tostring(L, 2), err.msg);
+    if (rc != OG_EREJECT)
+        return luaL_error(L, "%s failed: %s", lua_tostring(L, 2), err.msg);
     lua_pushstring(L, err.field);
     lua_pushstring(L, err.msg);
     return 2;
@@ -202,7 +203,8 @@ static void equal_tables(lua_State *L, int a, int b, const char *path, int depth
             lua_pushvalue(L, top - 1);
             lua_rawget(L, turn ? a : b);
             lua_pushvalue(L, top - 1); /* tolstring would change the key itself */
-            const char *sub = lua_pushfstring(L, "%s.%s", path, luaL_tolstring(L, -1, NULL));
+            const char *sub =
+                lua_pushfstring(L, "%s.%s", path, luaL_tolstring(L, -1, NULL));
             equal(L, turn ? top + 1 : top, turn ? top : top + 1, sub, depth + 1);
             lua_settop(L, top);
         }
@@ -274,8 +276,7 @@ static void add(lua_State *L, og_hook_tests *t, const char *name, int line) {
 static void find(lua_State *L, og_hook_tests *out) {
     lua_Debug ar;
     for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
-        const char *name =
-            lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
         if (strncmp(name, PREFIX, strlen(PREFIX)) || !lua_isfunction(L, -1)) continue;
         lua_pushvalue(L, -1);
         lua_getinfo(L, ">S", &ar);
@@ -333,8 +334,9 @@ void og_hook_tests_free(og_hook_tests *tests) {
     *tests = (og_hook_tests){0};
 }
 
-int og_hook_test_run(og_hook_vm *vm, const char *const *dirs, int n_dirs, const char *file,
-                     const char *name, const og_hook_bench *bench, og_err *err) {
+int og_hook_test_run(og_hook_vm *vm, const char *const *dirs, int n_dirs,
+                     const char *file, const char *name, const og_hook_bench *bench,
+                     og_err *err) {
     og_hook_env env = {.file = file, .function = name, .dirs = dirs, .n_dirs = n_dirs};
     og__test_call test = {.bench = bench};
     return call_vm(vm, &env, &test, err);

@@ -156,3 +156,40 @@ function re.gmatch(s, pattern) end
 ---@param n integer?
 ---@return string, integer
 function re.gsub(s, pattern, replacement, n) end
+
+---What a fixture of `omni-graph hook test` may hold.
+---@class omni.Fixture
+---@field arch string?
+---@field stage string?
+---@field cfg table<string, table>?
+---@field request table?
+---@field fields string[]?
+---@field src table<string, any>?
+---@field lanes string[]|"numbered"|nil
+---@field tokens table<string, integer>?
+
+---The argument of `test_*` functions.
+---@class omni.T
+local t = {}
+
+---Run a hook on a fixture: the lines that it prints.
+---@param name string
+---@param fixture omni.Fixture
+---@return string[]
+function t:hook(name, fixture) end
+
+---The same for a hook that must reject: field and text.
+---@param name string
+---@param fixture omni.Fixture
+---@return string field, string text
+function t:rejects(name, fixture) end
+
+---Deep equality; a list also equals the lines of a string.
+---@param got any
+---@param want any
+---@param what string?
+function t:eq(got, want, what) end
+
+---@param value any
+---@param what string?
+function t:ok(value, what) end
