@@ -247,6 +247,7 @@ static int run(og__cli *cli) {
         og__print_help(cli, stdout);
         return OG__EXIT_OK;
     }
+    if (rc == 0 && og__args_has(&cli->args, "batch")) return og__batch(cli, pipeline);
     if (rc == 0) rc = prepare(&j, pipeline);
     if (rc == 0) rc = work(&j);
     clean_up(&j);
@@ -262,6 +263,13 @@ static const og__opt options[] = {
      "the request's fields as JSON, or @FILE; flags come over it"},
     {"seed", 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,
      "same seed, same result (default: drawn, and told)"},
+    {"batch", 0, OG__VALUE, "FILE.jsonl", NULL, OG__FILL_FILE, false,
+     "many requests: a line holds request fields, output and perhaps seed; -o is then the "
+     "folder of the outputs. Done lines are skipped when run again"},
+    {"in-flight", 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,
+     "with --batch: lines under way at a time (default 16)"},
+    {"in-order", 0, OG__SWITCH, NULL, NULL, OG__FILL_NONE, false,
+     "with --batch: print the results in the order of the lines"},
     OG__PLAN_OPTIONS,
     {"tap", 0, OG__VALUE, "STAGE.PORT=FILE", NULL, OG__FILL_NONE, true,
      "write what passed a port as .npy"},
@@ -279,6 +287,7 @@ static const char *const examples[] = {
     "echo \"Good morning.\" | omni-graph run qwen3_tts --text - --voice rms -o - | aplay",
     "omni-graph run qwen3_tts --model DIR --text hi --greedy "
     "--tap talker.codes=codes.npy -o out.flac",
+    "omni-graph run qwen3_tts --batch lines.jsonl -o out --set talker.num_replicas=2",
     "omni-graph run qwen3_tts --help     (with the fields of its requests)",
     NULL,
 };

@@ -78,6 +78,11 @@ void og__progress_clear(og__progress *p);
 /* Tables of --stats on stderr; q: of the request, or NULL. */
 void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q);
 
+/* ---- many requests ---------------------------------------------------------- */
+
+/* `run --batch FILE`: every line of a JSONL file. Returns the exit code. */
+int og__batch(og__cli *cli, const char *pipeline);
+
 /* ---- Ctrl-C ------------------------------------------------------------------- */
 
 /* Takes SIGINT and SIGTERM from now on: the first cancels the request that is watched,

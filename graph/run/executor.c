@@ -19,12 +19,16 @@ static void admit(og_executor *ex, og__job *j) {
 }
 
 static void retire(og_executor *ex, og__job *j) {
-    og_request *r = j->rq;
     if (j->admitted && !j->retired) {
         j->node->api->retire(j->node, &j->base);
         ex->held--;
     }
     j->retired = true;
+}
+
+/* Tell the request and the front door that a job has let go. */
+static void announce(og_executor *ex, og__job *j) {
+    og_request *r = j->rq;
     atomic_fetch_sub(&ex->outstanding, j->cost);
     pthread_mutex_lock(&r->mu);
     r->jobs_left--;
@@ -40,6 +44,16 @@ static void retire(og_executor *ex, og__job *j) {
         og__request_advance(r);
     }
     og__request_unref(r);
+}
+
+static void take_stats(og_executor *ex) {
+    for (int i = 0; i < ex->n_nodes && ex->nodes[i]; i++) {
+        og_node_stats st;
+        ex->nodes[i]->api->stats(ex->nodes[i], &st);
+        pthread_mutex_lock(&ex->mu);
+        ex->stats[i] = st;
+        pthread_mutex_unlock(&ex->mu);
+    }
 }
 
 /* Take what the inbox holds. Admissions come before feeds, feeds before retirements: a
@@ -67,10 +81,13 @@ static void drain(og_executor *ex) {
         og__feeder_pull(f);
         og__request_unref(r);
     }
+    /* The counters are right before anybody can learn that the jobs are gone. */
+    for (og__job *j = retires; j; j = j->next_retire) retire(ex, j);
+    if (retires) take_stats(ex);
     while (retires) {
         og__job *j = retires;
         retires = j->next_retire;
-        retire(ex, j);
+        announce(ex, j);
     }
 }
 
@@ -81,16 +98,6 @@ static void lose(og_executor *ex, int node, const og_err *err) {
     og_err_node(&e, ex->nodes[node]->cfg.stage);
     atomic_store(&ex->lost, true);
     og__engine_fail_bound(ex->e, ex, &e);
-}
-
-static void take_stats(og_executor *ex) {
-    for (int i = 0; i < ex->n_nodes && ex->nodes[i]; i++) {
-        og_node_stats st;
-        ex->nodes[i]->api->stats(ex->nodes[i], &st);
-        pthread_mutex_lock(&ex->mu);
-        ex->stats[i] = st;
-        pthread_mutex_unlock(&ex->mu);
-    }
 }
 
 static int step_all(og_executor *ex) {
