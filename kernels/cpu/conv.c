@@ -7,8 +7,10 @@
 static int pad_state(og_exec *ex, og__taps *in, const og_tensor *state, int64_t depth,
                      int64_t width) {
     int64_t ld = og__blocks(width) * OG__LANES, n_seg = in->rows->n_seg;
+    /* while measuring, segments may be fewer than in a later step of as many rows */
+    int64_t most = in->rows->n < state->ne[0] ? in->rows->n : state->ne[0];
     float *to;
-    OG__CHECK(og__cpu_floats(ex, n_seg * depth * ld, &to));
+    OG__CHECK(og__cpu_floats(ex, (n_seg > most ? n_seg : most) * depth * ld, &to));
     in->state = to;
     in->state_ld = ld;
     in->by_segment = 1;

@@ -12,7 +12,7 @@
 
 /* How long an idle worker and a waiting caller look before they sleep. A futex wake costs
  * over 10 us, a decode step has hundreds of regions a few us apart. */
-#define SPIN_NS 30000
+#define SPIN_NS 20000
 /* Rounds of spinning in vain after which a worker sleeps at once until it finds work. */
 #define MAX_MISSES 3
 #define JOBS 4

@@ -274,32 +274,40 @@ static int dot_go(og_exec *ex, const char *op, og__dot *d) {
                   dim3((unsigned)tiles * (unsigned)d->m_tiles), dim3(DOT_BLOCK), 0, *d);
 }
 
-/* Two rows of weights a warp as soon as that still gives every SM a block or two. */
+/* A warp takes more than one row of weights as soon as that leaves enough blocks. */
 template <typename T, int MB, bool VEC>
 static int dot_rows(og_exec *ex, const char *op, og__dot *d, int wide) {
-    constexpr int LESS = MB == OG__DOT_ROWS ? 1 : 1, MORE = MB == OG__DOT_ROWS ? 4 : 2;
+    constexpr int MORE = MB == OG__DOT_ROWS ? 4 : 2;
     if (d->glu) return dot_go<T, MB, MORE, VEC, true>(ex, op, d);
     return wide ? dot_go<T, MB, MORE, VEC, false>(ex, op, d)
-                : dot_go<T, MB, LESS, VEC, false>(ex, op, d);
+                : dot_go<T, MB, 1, VEC, false>(ex, op, d);
 }
 
-template <typename T, bool VEC> static int dot_any(og_exec *ex, const char *op, og__dot *d) {
+template <typename T> static int dot_aligned(og_exec *ex, const char *op, og__dot *d) {
     int64_t n = 0;
     for (int i = 0; i < d->n_out; i++) n += d->out[i].n;
     int64_t blocks = n / DOT_WARPS * ((d->m + OG__DOT_ROWS - 1) / OG__DOT_ROWS);
-    int sms = og__cuda_device_of(ex->dev)->sms;
-    if (d->m > 4) return dot_rows<T, 8, VEC>(ex, op, d, blocks >= 4 * sms);
-    int wide = blocks >= 4 * sms;
-    if (d->m > 2) return dot_rows<T, 4, VEC>(ex, op, d, wide);
-    if (d->m == 2) return dot_rows<T, 2, VEC>(ex, op, d, wide);
-    return dot_rows<T, 1, VEC>(ex, op, d, wide);
+    int wide = blocks >= 4 * og__cuda_device_of(ex->dev)->sms;
+    if (d->m > 4) return dot_rows<T, 8, true>(ex, op, d, wide);
+    if (d->m > 2) return dot_rows<T, 4, true>(ex, op, d, wide);
+    if (d->m == 2) return dot_rows<T, 2, true>(ex, op, d, wide);
+    return dot_rows<T, 1, true>(ex, op, d, wide);
+}
+
+/* Weights that 16 bytes cannot be read from: rare, so two blockings are enough. */
+template <typename T> static int dot_unaligned(og_exec *ex, const char *op, og__dot *d) {
+    if (d->glu)
+        return d->m == 1 ? dot_go<T, 1, 2, false, true>(ex, op, d)
+                         : dot_go<T, 8, 4, false, true>(ex, op, d);
+    return d->m == 1 ? dot_go<T, 1, 1, false, false>(ex, op, d)
+                     : dot_go<T, 8, 4, false, false>(ex, op, d);
 }
 
 template <typename T> static int dot_of(og_exec *ex, const char *op, og__dot *d) {
     int vec = d->k % T::V == 0;
     for (int i = 0; i < d->n_out; i++)
         vec &= !((uintptr_t)d->out[i].w % 16) && d->out[i].ldw * T::SIZE % 16 == 0;
-    return vec ? dot_any<T, true>(ex, op, d) : dot_any<T, false>(ex, op, d);
+    return vec ? dot_aligned<T>(ex, op, d) : dot_unaligned<T>(ex, op, d);
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -86,6 +87,54 @@ static void test_measure_then_run(void **state) {
     assert_memory_equal(ys, want, sizeof want);
     assert_int_equal(og_exec_peak(ex), peak);
     close_exec(ex, dev);
+}
+
+/* Scratch measured at the largest step is enough for every smaller one. */
+static void test_a_measured_arena_fits_smaller_steps(void **state) {
+    (void)state;
+    enum { ROWS = 60, K = 70, N = 20, TAPS = 3, SLOTS = 8 };
+    static float xs[ROWS * K], ws[N * TAPS * K], ys[ROWS * N], ss[SLOTS * (TAPS - 1) * K];
+    static int32_t slot[ROWS], pos[3 * ROWS];
+    og_device *dev;
+    og_exec *ex = open_exec(0, &dev);
+    og_tensor w = og_tensor_3d(OG_F32, N, TAPS, K, ws), none = {0};
+    og_tensor s = og_tensor_3d(OG_F32, SLOTS, TAPS - 1, K, ss);
+    for (int rows = ROWS; rows > 0; rows--) {
+        int32_t cu[3] = {0, rows / 2, rows};
+        for (int r = 0; r < rows; r++) slot[r] = r < rows / 2;
+        og_rows packed = {rows, 2, slot, pos, cu}, single = {rows, 1, slot, pos, cu + 1};
+        og_tensor x = og_tensor_2d(OG_F32, rows, K, xs), y = og_tensor_2d(OG_F32, rows, N, ys);
+        if (rows == ROWS) {
+            og_exec_set_mode(ex, OG_MEASURE);
+            assert_int_equal(og_op_conv1d(ex, &y, &x, &w, &none, &s, &single, 1, NULL), 0);
+            og_exec_reset(ex);
+            assert_int_equal(og_exec_reserve(ex, og_exec_peak(ex), NULL), 0);
+            og_exec_set_mode(ex, OG_RUN);
+        }
+        assert_int_equal(og_op_conv1d(ex, &y, &x, &w, &none, &s, &packed, 1, NULL), 0);
+        og_exec_reset(ex);
+    }
+    close_exec(ex, dev);
+}
+
+static void test_og_isa_chooses_the_instruction_set(void **state) {
+    (void)state;
+    og_device *dev;
+    og_device_info info;
+    og_err err = OG_ERR_INIT;
+    const char *given = getenv("OG_ISA");
+    char keep[16];
+    snprintf(keep, sizeof keep, "%s", given ? given : "");
+    setenv("OG_ISA", "ref", 1);
+    assert_int_equal(og_device_open("cpu", 0, 2, &dev, NULL), 0);
+    og_device_info_get(dev, &info);
+    assert_string_equal(info.backend, "cpu");
+    assert_non_null(strstr(info.name, "plain C"));
+    og_device_close(dev);
+    setenv("OG_ISA", "neon", 1);
+    assert_int_equal(og_device_open("cpu", 0, 2, &dev, &err), OG_EINVAL);
+    assert_non_null(strstr(err.msg, "neon"));
+    setenv("OG_ISA", keep, 1);
 }
 
 static void test_marks_give_scratch_back(void **state) {
@@ -225,6 +274,8 @@ int main(void) {
         cmocka_unit_test(test_unknown_backends_are_refused_with_words),
         cmocka_unit_test(test_backends_are_listed_and_described),
         cmocka_unit_test(test_measure_then_run),
+        cmocka_unit_test(test_a_measured_arena_fits_smaller_steps),
+        cmocka_unit_test(test_og_isa_chooses_the_instruction_set),
         cmocka_unit_test(test_marks_give_scratch_back),
         cmocka_unit_test(test_shape_errors_name_both_shapes),
         cmocka_unit_test(test_tensors_of_other_devices_are_refused),
