@@ -14,8 +14,10 @@ int og__mat_as(const og_tensor *t, int64_t cols, og__mat *m) {
     int64_t rows = 1, ld = cols;
     for (; i >= 0; i--) {
         if (t->ne[i] == 1) continue;
-        if (rows == 1) ld = t->stride[i];
-        else if (t->stride[i] != rows * ld) return 0;
+        if (rows == 1)
+            ld = t->stride[i];
+        else if (t->stride[i] != rows * ld)
+            return 0;
         rows *= t->ne[i];
     }
     *m = (og__mat){t->data, t->dtype, rows, cols, ld};
@@ -50,8 +52,8 @@ int og__is_vector(const og_tensor *t, int64_t n) {
 
 static int usable_one(og_exec *ex, const char *op, const char *name, const og_tensor *t) {
     if (t->rank < 0 || t->rank > OG_MAX_RANK || t->dtype >= OG_DTYPE_COUNT)
-        return og__fail(ex, OG_EINVAL, "%s: %s has rank %d and dtype %d", op, name, t->rank,
-                        (int)t->dtype);
+        return og__fail(ex, OG_EINVAL, "%s: %s has rank %d and dtype %d", op, name,
+                        t->rank, (int)t->dtype);
     if (t->place.kind != ex->dev->place.kind || t->place.index != ex->dev->place.index)
         return og__fail(ex, OG_EINVAL, "%s: %s lies on another device", op, name);
     if (t->data || og__measuring(ex) || !og_tensor_count(t)) return 0;
@@ -82,8 +84,8 @@ int og__eshape(og_exec *ex, const char *op, const char *why, ...) {
     while ((name = va_arg(ap, const char *)) && at < sizeof ex->error) {
         const og_tensor *t = va_arg(ap, const og_tensor *);
         if (!t) continue;
-        at += (size_t)snprintf(ex->error + at, sizeof ex->error - at, "%s%s %s", sep, name,
-                               og_tensor_str(t, text, sizeof text));
+        at += (size_t)snprintf(ex->error + at, sizeof ex->error - at, "%s%s %s", sep,
+                               name, og_tensor_str(t, text, sizeof text));
         sep = ", ";
     }
     va_end(ap);
@@ -93,8 +95,8 @@ int og__eshape(og_exec *ex, const char *op, const char *why, ...) {
 int og__check_rows(og_exec *ex, const char *op, const og_rows *rows, int64_t n,
                    int64_t n_slots) {
     if (rows->n != n)
-        return og__fail(ex, OG_ESHAPE, "%s: %d rows are described, the tensor has %lld", op,
-                        rows->n, (long long)n);
+        return og__fail(ex, OG_ESHAPE, "%s: %d rows are described, the tensor has %lld",
+                        op, rows->n, (long long)n);
     if (og__measuring(ex) || ex->dev->place.kind != OG_PLACE_HOST || !n) return 0;
     if (rows->n_seg < 1 || rows->cu[0] != 0 || rows->cu[rows->n_seg] != n)
         return og__fail(ex, OG_EINVAL, "%s: cu does not span the %d rows", op, rows->n);
@@ -104,8 +106,8 @@ int og__check_rows(og_exec *ex, const char *op, const og_rows *rows, int64_t n,
         if (rows->cu[s + 1] == rows->cu[s]) continue;
         int32_t slot = rows->slot[rows->cu[s]];
         if (slot < 0 || (n_slots >= 0 && slot >= n_slots))
-            return og__fail(ex, OG_EINVAL, "%s: segment %d has slot %d of %lld", op, s, slot,
-                            (long long)n_slots);
+            return og__fail(ex, OG_EINVAL, "%s: segment %d has slot %d of %lld", op, s,
+                            slot, (long long)n_slots);
     }
     return 0;
 }

@@ -12,10 +12,10 @@
 
 #include "kernels/exec.h"
 
-#define OG__CHECK(call)            \
-    do {                           \
-        int rc_ = (call);          \
-        if (rc_ < 0) return rc_;   \
+#define OG__CHECK(call)                                                                  \
+    do {                                                                                 \
+        int rc_ = (call);                                                                \
+        if (rc_ < 0) return rc_;                                                         \
     } while (0)
 
 /* A tensor seen as rows of contiguous elements, ld elements apart. */
@@ -41,7 +41,8 @@ int og__is_vector(const og_tensor *t, int64_t n);
 /* Ranks are legal, places are the exec's, and outside of MEASURE all data is there. */
 int og__usable(og_exec *ex, const char *op, ...) __attribute__((sentinel));
 /* "op: why: name f32[2,3], name ..." as OG_ESHAPE. */
-int og__eshape(og_exec *ex, const char *op, const char *why, ...) __attribute__((sentinel));
+int og__eshape(og_exec *ex, const char *op, const char *why, ...)
+    __attribute__((sentinel));
 
 /* rows has n rows; on the host cu is ascending from 0 to n and slots are below n_slots
  * (n_slots < 0: any that is not negative). */

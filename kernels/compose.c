@@ -67,17 +67,18 @@ static int attention(og_exec *ex, og_tensor *x, const og_decoder *net,
     OG__CHECK(og_op_qk_norm_rope_append(ex, &qkv[0], &qkv[1], &qkv[2], &l->q_norm,
                                         &l->k_norm, net->eps, cos, sin, rows, kv));
     OG__CHECK(og_op_attn_paged(ex, &y, &qkv[0], kv, rows, scale, net->window));
-    og_epilogue add = {OG_ACT_NONE, og_tensor_present(&l->attn_scale) ? &l->attn_scale : NULL,
-                       x};
+    og_epilogue add = {OG_ACT_NONE,
+                       og_tensor_present(&l->attn_scale) ? &l->attn_scale : NULL, x};
     return og_op_linear(ex, 1, x, &y, &l->o, NULL, &add);
 }
 
-static int mlp(og_exec *ex, og_tensor *x, const og_decoder *net, const og_decoder_layer *l) {
+static int mlp(og_exec *ex, og_tensor *x, const og_decoder *net,
+               const og_decoder_layer *l) {
     og_tensor h = scratch_2d(ex, x->ne[0], l->gate.ne[0]);
     OG__CHECK(og_op_glu_linear(ex, &h, x, &l->post_norm, net->eps, &l->gate, &l->up,
                                OG_ACT_SILU));
-    og_epilogue add = {OG_ACT_NONE, og_tensor_present(&l->mlp_scale) ? &l->mlp_scale : NULL,
-                       x};
+    og_epilogue add = {OG_ACT_NONE,
+                       og_tensor_present(&l->mlp_scale) ? &l->mlp_scale : NULL, x};
     return og_op_linear(ex, 1, x, &h, &l->down, NULL, &add);
 }
 
@@ -152,8 +153,8 @@ static int depth_one(og_exec *ex, int g, const depth_buffers *b, og_tensor *code
                      const og_tensor *state, const og_depth *net, og_kv *kv,
                      const int32_t *slots, const og_sample_row *given) {
     int n_seq = (int)state->ne[0];
-    og__depth_pass pass = {n_seq, g, slots, given, b->slot.data, b->pos.data, b->cu.data,
-                           b->params.data};
+    og__depth_pass pass = {n_seq,        g,           slots,      given,
+                           b->slot.data, b->pos.data, b->cu.data, b->params.data};
     if (!og__measuring(ex)) OG__CHECK(ex->dev->be->depth_pass(ex, &pass));
     og_rows rows = {g ? n_seq : 2 * n_seq, n_seq, pass.slot, pass.pos, pass.cu};
     og_tensor x;
@@ -169,7 +170,8 @@ static int depth_one(og_exec *ex, int g, const depth_buffers *b, og_tensor *code
         og_tensor pair = og_tensor_view(&x, 3, (int64_t[]){n_seq, 2, x.ne[1]});
         last = pair_column(&pair, 1);
     }
-    og_tensor logits = scratch_2d(ex, n_seq, net->head[g].ne[0]), ids = column(codes, g + 1);
+    og_tensor logits = scratch_2d(ex, n_seq, net->head[g].ne[0]),
+              ids = column(codes, g + 1);
     OG__CHECK(og_op_linear(ex, 1, &logits, &last, &net->head[g], NULL, NULL));
     og_tap(ex, &logits, "%s.head.%d", net->net.tap ? net->net.tap : "depth", g);
     return og_op_sample(ex, &ids, &logits, b->params.data, NULL, NULL, NULL);

@@ -25,8 +25,14 @@ static inline void og__elem_set(void *p, og_dtype t, int64_t i, float v) {
     uint16_t h;
     switch (t) {
     case OG_F32: memcpy((char *)p + i * 4, &v, 4); break;
-    case OG_BF16: h = og_f32_to_bf16(v); memcpy((char *)p + i * 2, &h, 2); break;
-    case OG_F16: h = og_f32_to_f16(v); memcpy((char *)p + i * 2, &h, 2); break;
+    case OG_BF16:
+        h = og_f32_to_bf16(v);
+        memcpy((char *)p + i * 2, &h, 2);
+        break;
+    case OG_F16:
+        h = og_f32_to_f16(v);
+        memcpy((char *)p + i * 2, &h, 2);
+        break;
     default: break;
     }
 }

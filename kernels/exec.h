@@ -26,7 +26,7 @@ struct og_exec {
     size_t cap, used, peak;
     og_tap_fn *tap;
     void *tap_arg;
-    void *impl; /* of the backend: its stream */
+    void *impl;      /* of the backend: its stream */
     uint64_t stamps; /* given so far */
     char error[OG__ERROR_MAX];
 };

@@ -19,7 +19,8 @@
 #define OG__PIO2_3 0x1.3198a2e037073p-69
 
 static inline double og__round(double x) {
-    const double magic = 6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
+    const double magic =
+        6755399441055744.0; /* 1.5 * 2^52: adding it rounds to an integer */
     return (x + magic) - magic;
 }
 
@@ -41,7 +42,8 @@ static inline double og__exp(double x) {
 }
 
 static inline double og__log(double x) {
-    if (!(x > 0.0)) return x == 0.0 ? -(double)__builtin_inff() : (double)__builtin_nanf("");
+    if (!(x > 0.0))
+        return x == 0.0 ? -(double)__builtin_inff() : (double)__builtin_nanf("");
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     int e = (int)(u >> 52) - 1023;

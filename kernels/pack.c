@@ -15,7 +15,8 @@ void og_pack_conv1d(og_tensor *y, const og_tensor *x) {
 }
 
 void og_pack_conv_transpose1d(og_tensor *y, const og_tensor *x, int stride) {
-    int64_t cin = x->ne[0], cout = x->ne[1], k = x->ne[2], taps = (k + stride - 1) / stride;
+    int64_t cin = x->ne[0], cout = x->ne[1], k = x->ne[2],
+            taps = (k + stride - 1) / stride;
     size_t es = og_dtype_size(x->dtype);
     const char *from = x->data;
     char *to = y->data;

@@ -43,13 +43,15 @@ static int unknown(const char *name, og_err *err) {
     return OG_EUNSUPPORTED;
 }
 
-int og_device_open(const char *backend, int index, int threads, og_device **out, og_err *err) {
+int og_device_open(const char *backend, int index, int threads, og_device **out,
+                   og_err *err) {
     *out = NULL;
     const og__backend *be = find(backend);
     if (!be) return unknown(backend, err);
     if (index < 0 || threads < 0)
-        return og_err_set(err, OG_EINVAL, "device index %d or thread count %d is negative",
-                          index, threads);
+        return og_err_set(err, OG_EINVAL,
+                          "device index %d or thread count %d is negative", index,
+                          threads);
     og_device *dev = og_calloc(1, sizeof *dev);
     if (!dev) return og_err_set(err, OG_ENOMEM, "no memory for a device");
     dev->be = be;
@@ -87,7 +89,8 @@ void og_device_free(og_device *dev, void *p) {
     if (p) dev->be->free(dev, p);
 }
 
-int og_device_upload(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err) {
+int og_device_upload(og_device *dev, void *dst, const void *src, size_t bytes,
+                     og_err *err) {
     if (dev->be->upload) return dev->be->upload(dev, dst, src, bytes, err);
     memcpy(dst, src, bytes);
     return 0;

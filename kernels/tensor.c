@@ -5,7 +5,7 @@
 
 size_t og_dtype_size(og_dtype t) {
     switch (t) {
-#define SIZE_CASE(name, size, text) \
+#define SIZE_CASE(name, size, text)                                                      \
     case name: return size;
         OG_DTYPE_LIST(SIZE_CASE)
 #undef SIZE_CASE
@@ -16,7 +16,7 @@ size_t og_dtype_size(og_dtype t) {
 
 const char *og_dtype_name(og_dtype t) {
     switch (t) {
-#define NAME_CASE(name, size, text) \
+#define NAME_CASE(name, size, text)                                                      \
     case name: return text;
         OG_DTYPE_LIST(NAME_CASE)
 #undef NAME_CASE
@@ -78,7 +78,8 @@ og_tensor og_tensor_rows(const og_tensor *t, int64_t from, int64_t n) {
     og_tensor out = *t;
     out.ne[0] = n;
     if (out.data)
-        out.data = (char *)t->data + from * t->stride[0] * (int64_t)og_dtype_size(t->dtype);
+        out.data =
+            (char *)t->data + from * t->stride[0] * (int64_t)og_dtype_size(t->dtype);
     return out;
 }
 
@@ -129,7 +130,8 @@ static float widen(uint32_t v, int exp_bits, int man_bits) {
     int e = (int)(v >> man_bits & ((1u << exp_bits) - 1));
     uint32_t man = v & ((1u << man_bits) - 1);
     int bias = (1 << (exp_bits - 1)) - 1;
-    if (e) return bits_f32(sign | (uint32_t)(e - bias + 127) << 23 | man << (23 - man_bits));
+    if (e)
+        return bits_f32(sign | (uint32_t)(e - bias + 127) << 23 | man << (23 - man_bits));
     float small = (float)man * bits_f32((uint32_t)(1 - bias - man_bits + 127) << 23);
     return bits_f32(sign | f32_bits(small));
 }
@@ -144,7 +146,8 @@ float og_f16_to_f32(uint16_t v) {
 uint16_t og_f32_to_f16(float v) {
     uint32_t u = f32_bits(v), sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
     if (a > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
-    if (a >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* 65520 and more round to inf */
+    if (a >= 0x477ff000)
+        return (uint16_t)(sign | 0x7c00); /* 65520 and more round to inf */
     if (a >= 0x38800000) {
         a += 0xfff + (a >> 13 & 1);
         return (uint16_t)(sign | (a - 0x38000000) >> 13);

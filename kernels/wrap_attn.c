@@ -4,9 +4,9 @@
 static int check_table(og_exec *ex, const char *op, const og_tensor *cos,
                        const og_tensor *sin, int64_t rows, int64_t half) {
     OG__CHECK(og__usable(ex, op, "cos", cos, "sin", sin, NULL));
-    if (cos->dtype == OG_F32 && cos->rank == 2 && cos->ne[0] == rows && cos->ne[1] == half &&
-        og_tensor_dense(cos) && sin->dtype == OG_F32 && og__same_shape(cos, sin) &&
-        og_tensor_dense(sin))
+    if (cos->dtype == OG_F32 && cos->rank == 2 && cos->ne[0] == rows &&
+        cos->ne[1] == half && og_tensor_dense(cos) && sin->dtype == OG_F32 &&
+        og__same_shape(cos, sin) && og_tensor_dense(sin))
         return 0;
     return og__eshape(ex, op, "cos and sin must be dense f32 [R, head_dim/2]", "cos", cos,
                       "sin", sin, NULL);
@@ -16,8 +16,8 @@ int og_op_rope_table(og_exec *ex, og_tensor *cos, og_tensor *sin, const og_rows 
                      const og_tensor *inv_freq) {
     OG__CHECK(og__usable(ex, "rope_table", "inv_freq", inv_freq, NULL));
     if (inv_freq->dtype != OG_F32 || inv_freq->rank != 1 || !og_tensor_dense(inv_freq))
-        return og__eshape(ex, "rope_table", "inv_freq must be f32 [head_dim/2]", "inv_freq",
-                          inv_freq, NULL);
+        return og__eshape(ex, "rope_table", "inv_freq must be f32 [head_dim/2]",
+                          "inv_freq", inv_freq, NULL);
     OG__CHECK(check_table(ex, "rope_table", cos, sin, rows->n, inv_freq->ne[0]));
     if (og__measuring(ex) || !og_tensor_count(cos)) return 0;
     return ex->dev->be->rope_table(ex, cos, sin, rows, inv_freq);
@@ -70,13 +70,13 @@ int og_op_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_
                               const og_tensor *cos, const og_tensor *sin,
                               const og_rows *rows, og_kv *kv) {
     const char *op = "qk_norm_rope_append";
-    OG__CHECK(og__usable(ex, op, "q", q, "k", k, "v", v, "q_norm", q_norm, "k_norm", k_norm,
-                         NULL));
+    OG__CHECK(og__usable(ex, op, "q", q, "k", k, "v", v, "q_norm", q_norm, "k_norm",
+                         k_norm, NULL));
     int64_t dim = q->rank == 3 ? q->ne[2] : 0;
     if (!is_heads(q, rows->n, dim) || !is_heads(k, rows->n, dim) ||
         !og__same_shape(k, v) || !is_heads(v, rows->n, dim) || dim % 2)
-        return og__eshape(ex, op, "q, k and v must be dense f32 [R, heads, head_dim]", "q", q,
-                          "k", k, "v", v, NULL);
+        return og__eshape(ex, op, "q, k and v must be dense f32 [R, heads, head_dim]",
+                          "q", q, "k", k, "v", v, NULL);
     if ((og_tensor_present(q_norm) && !og__is_vector(q_norm, dim)) ||
         (og_tensor_present(k_norm) && !og__is_vector(k_norm, dim)))
         return og__eshape(ex, op, "norm weights must be [head_dim]", "q_norm", q_norm,
@@ -98,12 +98,13 @@ int og_op_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv 
     OG__CHECK(og__usable(ex, "attn_paged", "y", y, "q", q, NULL));
     int64_t dim = q->rank == 3 ? q->ne[2] : 0;
     if (!is_heads(q, rows->n, dim) || !is_heads(y, rows->n, dim) || !og__same_shape(y, q))
-        return og__eshape(ex, "attn_paged", "y and q must be dense f32 [R, heads, head_dim]",
-                          "y", y, "q", q, NULL);
+        return og__eshape(ex, "attn_paged",
+                          "y and q must be dense f32 [R, heads, head_dim]", "y", y, "q",
+                          q, NULL);
     int64_t heads = kv->k.rank == 4 ? kv->k.ne[2] : 0;
     if (heads < 1 || q->ne[1] % heads)
-        return og__eshape(ex, "attn_paged", "heads must be a multiple of the kv heads", "q",
-                          q, "kv", &kv->k, NULL);
+        return og__eshape(ex, "attn_paged", "heads must be a multiple of the kv heads",
+                          "q", q, "kv", &kv->k, NULL);
     if (window < 0) return og__fail(ex, OG_EINVAL, "attn_paged: window %d", window);
     OG__CHECK(og__check_kv(ex, "attn_paged", kv, heads, dim));
     OG__CHECK(og__check_rows(ex, "attn_paged", rows, q->ne[0], -1));

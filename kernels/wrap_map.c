@@ -2,17 +2,20 @@
 #include "kernels/check.h"
 
 /* y and x are f32 rows of one shape. */
-static int check_pair(og_exec *ex, const char *op, const og_tensor *y, const og_tensor *x) {
+static int check_pair(og_exec *ex, const char *op, const og_tensor *y,
+                      const og_tensor *x) {
     OG__CHECK(og__usable(ex, op, "y", y, "x", x, NULL));
     if (og__is_f32_rows(y) && og__is_f32_rows(x) && og__same_shape(y, x)) return 0;
-    return og__eshape(ex, op, "y and x must be f32 rows of one shape", "y", y, "x", x, NULL);
+    return og__eshape(ex, op, "y and x must be f32 rows of one shape", "y", y, "x", x,
+                      NULL);
 }
 
 static int check_vector(og_exec *ex, const char *op, const char *name, const og_tensor *v,
                         const og_tensor *x) {
     OG__CHECK(og__usable(ex, op, name, v, NULL));
     if (og__is_vector(v, x->ne[x->rank - 1])) return 0;
-    return og__eshape(ex, op, "the vector must have the width of x", name, v, "x", x, NULL);
+    return og__eshape(ex, op, "the vector must have the width of x", name, v, "x", x,
+                      NULL);
 }
 
 int og_op_unary(og_exec *ex, og_tensor *y, const og_tensor *x, og_act act) {
@@ -31,8 +34,8 @@ int og_op_binary(og_exec *ex, og_tensor *y, const og_tensor *a, const og_tensor 
         return og__fail(ex, OG_EINVAL, "binary: there is no operation %d", (int)op);
     int row = og__is_f32_rows(b) && b->rank == 1 && b->ne[0] == a->ne[a->rank - 1];
     if (!row && !(og__is_f32_rows(b) && og__same_shape(a, b)))
-        return og__eshape(ex, "binary", "b must be f32 with a's shape, or [C]", "a", a, "b",
-                          b, NULL);
+        return og__eshape(ex, "binary", "b must be f32 with a's shape, or [C]", "a", a,
+                          "b", b, NULL);
     if (og__measuring(ex) || !og_tensor_count(y)) return 0;
     return ex->dev->be->binary(ex, y, a, b, op);
 }

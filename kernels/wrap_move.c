@@ -37,20 +37,23 @@ int og_op_gather_rows(og_exec *ex, og_tensor *y, const og_tensor *table,
         return og__eshape(ex, "gather_rows", "the table must be [N, D] of a float type",
                           "table", table, NULL);
     if (y->dtype != OG_F32 || !og__mat_as(y, table->ne[1], &m) || !is_ids(ids, m.rows))
-        return og__eshape(ex, "gather_rows", "y must be f32 [R, D] and ids i32 [R]", "y", y,
-                          "table", table, "ids", ids, NULL);
+        return og__eshape(ex, "gather_rows", "y must be f32 [R, D] and ids i32 [R]", "y",
+                          y, "table", table, "ids", ids, NULL);
     if (og__measuring(ex) || !og_tensor_count(y)) return 0;
     return ex->dev->be->gather_rows(ex, y, table, ids);
 }
 
-int og_op_scatter_rows(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *ids) {
+int og_op_scatter_rows(og_exec *ex, og_tensor *y, const og_tensor *x,
+                       const og_tensor *ids) {
     OG__CHECK(og__usable(ex, "scatter_rows", "y", y, "x", x, "ids", ids, NULL));
     og__mat my, mx;
     if (!y->rank || !x->rank || y->dtype != x->dtype ||
         !og__mat_as(y, y->ne[y->rank - 1], &my) || !og__mat_as(x, my.cols, &mx) ||
         !is_ids(ids, mx.rows))
-        return og__eshape(ex, "scatter_rows", "y and x must be rows of one width and dtype, "
-                          "ids i32 [R]", "y", y, "x", x, "ids", ids, NULL);
+        return og__eshape(ex, "scatter_rows",
+                          "y and x must be rows of one width and dtype, "
+                          "ids i32 [R]",
+                          "y", y, "x", x, "ids", ids, NULL);
     if (og__measuring(ex) || !og_tensor_count(x)) return 0;
     return ex->dev->be->scatter_rows(ex, y, x, ids);
 }
@@ -64,8 +67,8 @@ int og_op_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog) {
         OG__CHECK(og__usable(ex, "row_sum", "table", t, NULL));
         if (t->rank != 2 || !TABLE_TYPES(t->dtype) || t->ne[1] != y->ne[1] ||
             (t->ne[1] != 1 && t->stride[1] != 1))
-            return og__eshape(ex, "row_sum", "a table must be [N, D] of a float type", "y",
-                              y, "table", t, NULL);
+            return og__eshape(ex, "row_sum", "a table must be [N, D] of a float type",
+                              "y", y, "table", t, NULL);
     }
     if (og__measuring(ex) || !og_tensor_count(y)) return 0;
     return ex->dev->be->row_sum(ex, y, prog);

@@ -41,13 +41,21 @@ static void append_rows(void *arg, int64_t from, int64_t to) {
     }
 }
 
-int og__cpu_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
-                                const og_tensor *q_norm, const og_tensor *k_norm, float eps,
-                                const og_tensor *cos, const og_tensor *sin,
-                                const og_rows *rows, og_kv *kv) {
-    append_job j = {.isa = og__cpu_isa(ex), .q = q->data, .k = k->data, .v = v->data,
-                    .cos = cos->data, .sin = sin->data, .heads = q->ne[1],
-                    .kv_heads = k->ne[1], .dim = q->ne[2], .eps = eps, .rows = rows,
+int og__cpu_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k,
+                                const og_tensor *v, const og_tensor *q_norm,
+                                const og_tensor *k_norm, float eps, const og_tensor *cos,
+                                const og_tensor *sin, const og_rows *rows, og_kv *kv) {
+    append_job j = {.isa = og__cpu_isa(ex),
+                    .q = q->data,
+                    .k = k->data,
+                    .v = v->data,
+                    .cos = cos->data,
+                    .sin = sin->data,
+                    .heads = q->ne[1],
+                    .kv_heads = k->ne[1],
+                    .dim = q->ne[2],
+                    .eps = eps,
+                    .rows = rows,
                     .kv = kv};
     OG__CHECK(og__cpu_vector(ex, q_norm, &j.q_norm));
     OG__CHECK(og__cpu_vector(ex, k_norm, &j.k_norm));
@@ -74,7 +82,8 @@ typedef struct attn_job {
 static int64_t next_run(const attn_job *a, int32_t slot, int64_t head, int64_t *j,
                         int64_t end, int64_t *at) {
     int64_t page = a->kv->page, stop = (*j / page + 1) * page, n;
-    *at = ((og__kv_page(a->kv, slot, *j) * page + *j % page) * a->kv_heads + head) * a->dim;
+    *at =
+        ((og__kv_page(a->kv, slot, *j) * page + *j % page) * a->kv_heads + head) * a->dim;
     n = (stop < end ? stop : end) - *j;
     *j += n;
     return n;
@@ -84,7 +93,8 @@ static const char *element(const og_tensor *t, int64_t at) {
     return (const char *)t->data + at * (int64_t)og_dtype_size(t->dtype);
 }
 
-static void attend(const attn_job *a, int64_t r, int64_t head, int64_t kv_head, float *s) {
+static void attend(const attn_job *a, int64_t r, int64_t head, int64_t kv_head,
+                   float *s) {
     int64_t at = (r * a->heads + head) * a->dim, pos = a->rows->pos[3 * r], key, n;
     int64_t from = a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
     int64_t stride = a->kv_heads * a->dim, end = pos + 1;
@@ -93,8 +103,8 @@ static void attend(const attn_job *a, int64_t r, int64_t head, int64_t kv_head, 
     float *y = a->y + at, max = -__builtin_inff();
     for (int64_t j = from, first = j; j < end; first = j) {
         n = next_run(a, slot, kv_head, &j, end, &key);
-        max = a->isa->scores(s + first - from, a->q + at, element(&a->kv->k, key), t, stride,
-                             n, a->dim, a->scale, max);
+        max = a->isa->scores(s + first - from, a->q + at, element(&a->kv->k, key), t,
+                             stride, n, a->dim, a->scale, max);
     }
     float sum = a->isa->softmax(s, end - from, max);
     memset(y, 0, (size_t)a->dim * sizeof *y);
@@ -128,9 +138,16 @@ static int64_t total_keys(const og_rows *rows, int window) {
 
 int og__cpu_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
                        const og_rows *rows, float scale, int window) {
-    attn_job a = {.isa = og__cpu_isa(ex), .y = y->data, .q = q->data, .kv = kv, .rows = rows,
-                  .scale = scale, .window = window, .heads = q->ne[1],
-                  .kv_heads = kv->k.ne[2], .dim = q->ne[2]};
+    attn_job a = {.isa = og__cpu_isa(ex),
+                  .y = y->data,
+                  .q = q->data,
+                  .kv = kv,
+                  .rows = rows,
+                  .scale = scale,
+                  .window = window,
+                  .heads = q->ne[1],
+                  .kv_heads = kv->k.ne[2],
+                  .dim = q->ne[2]};
     a.most = (int64_t)(kv->ring ? kv->ring : kv->max_pages) * kv->page;
     if (window > 0 && window < a.most) a.most = window;
     a.most = og__blocks(a.most) * OG__LANES;

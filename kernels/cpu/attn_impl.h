@@ -31,8 +31,9 @@ OG__INLINE void score_block(float *s, const float *q, const char *k, int64_t str
     for (int j = 0; j < N; j++) s[j] = v_sum(acc[j]) * scale;
 }
 
-OG__INLINE float scores_as(float *s, const float *q, const char *k, int64_t stride, int64_t n,
-                           int64_t dim, float scale, float max, const og_dtype t) {
+OG__INLINE float scores_as(float *s, const float *q, const char *k, int64_t stride,
+                           int64_t n, int64_t dim, float scale, float max,
+                           const og_dtype t) {
     const int64_t size = t == OG_F32 ? 4 : 2;
     int64_t j = 0;
     for (; j + 4 <= n; j += 4)
@@ -63,8 +64,8 @@ static float softmax(float *s, int64_t n, float max) {
 }
 
 /* N blocks of 16 values over all keys. */
-OG__INLINE void mix_block(float *y, const float *s, const char *v, int64_t stride, int64_t n,
-                          const int N, int m, const og_dtype t) {
+OG__INLINE void mix_block(float *y, const float *s, const char *v, int64_t stride,
+                          int64_t n, const int N, int m, const og_dtype t) {
     const int64_t size = t == OG_F32 ? 4 : 2;
     v16 acc[4];
 #pragma GCC unroll 4

@@ -75,15 +75,14 @@ static void cpu_info(const og_device *dev, og_device_info *info) {
     const og__isa *isa = dev->impl;
     info->deterministic = 1;
     info->threads = isa ? og__pool_threads() : 1;
-    snprintf(info->name, sizeof info->name, "%s, %d thread%s", isa ? isa->name : "plain C",
-             info->threads, info->threads == 1 ? "" : "s");
+    snprintf(info->name, sizeof info->name, "%s, %d thread%s",
+             isa ? isa->name : "plain C", info->threads, info->threads == 1 ? "" : "s");
 }
 
-#define HOST_PART                                                        \
-    .name = "cpu", .place = OG_PLACE_HOST, .open = cpu_open,             \
-    .close = cpu_close, .info = cpu_info, .alloc = og__host_alloc,       \
-    .free = og__host_free,                                               \
-    .scatter_rows = og__ref_scatter_rows, .rope_table = og__ref_rope_table, \
+#define HOST_PART                                                                        \
+    .name = "cpu", .place = OG_PLACE_HOST, .open = cpu_open, .close = cpu_close,         \
+    .info = cpu_info, .alloc = og__host_alloc, .free = og__host_free,                    \
+    .scatter_rows = og__ref_scatter_rows, .rope_table = og__ref_rope_table,              \
     .depth_pass = og__ref_depth_pass
 
 const og__backend og__backend_cpu = {

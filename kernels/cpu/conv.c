@@ -39,8 +39,9 @@ static void push_task(void *arg, int64_t s, int worker) {
     (void)worker;
     int64_t first = j->rows->cu[s], n = j->rows->cu[s + 1] - first;
     if (n)
-        og__host_state_push(j->state + j->rows->slot[first] * j->depth * j->width, j->depth,
-                            (const char *)(j->x + first * j->ld), n, j->ld, j->width);
+        og__host_state_push(j->state + j->rows->slot[first] * j->depth * j->width,
+                            j->depth, (const char *)(j->x + first * j->ld), n, j->ld,
+                            j->width);
 }
 
 /* Move every segment's state on, once all outputs have been computed. */
@@ -54,10 +55,15 @@ static void push_states(const og_tensor *state, const og__mat *x, const og_rows 
 int og__cpu_conv1d(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
                    const og_tensor *bias, og_tensor *state, const og_rows *rows,
                    int dilation, const og_epilogue *epi) {
-    int64_t cout = w->ne[0], taps = w->ne[1], cin = w->ne[2], depth = (taps - 1) * dilation;
+    int64_t cout = w->ne[0], taps = w->ne[1], cin = w->ne[2],
+            depth = (taps - 1) * dilation;
     og__mat mx = og__mat_of(x), my = og__mat_of(y);
-    og__taps in = {.x = (const float *)mx.p, .ld = mx.ld, .taps = (int)taps,
-                   .dilation = dilation, .rows = rows, .state_ld = cin};
+    og__taps in = {.x = (const float *)mx.p,
+                   .ld = mx.ld,
+                   .taps = (int)taps,
+                   .dilation = dilation,
+                   .rows = rows,
+                   .state_ld = cin};
     if (depth) in.state = state->data;
     OG__CHECK(og__cpu_pad(ex, &in.x, &in.ld, mx.rows, cin));
     if (depth && cin % OG__LANES) OG__CHECK(pad_state(ex, &in, state, depth, cin));
@@ -93,10 +99,12 @@ static void depthwise_rows(void *arg, int64_t from, int64_t to) {
         int64_t first = j->rows->cu[s];
         for (int k = 0; k < j->taps; k++) {
             int64_t t = r - first - (int64_t)(j->taps - 1 - k) * j->dilation;
-            in[k] = t >= 0 ? (const float *)j->x.p + (first + t) * j->x.ld
-                           : j->state + (j->rows->slot[first] * depth + depth + t) * width;
+            in[k] = t >= 0
+                        ? (const float *)j->x.p + (first + t) * j->x.ld
+                        : j->state + (j->rows->slot[first] * depth + depth + t) * width;
         }
-        j->isa->depthwise((float *)j->y.p + r * j->y.ld, in, j->w, j->bias, j->taps, width);
+        j->isa->depthwise((float *)j->y.p + r * j->y.ld, in, j->w, j->bias, j->taps,
+                          width);
     }
 }
 
@@ -107,8 +115,12 @@ int og__cpu_conv1d_depthwise(og_exec *ex, og_tensor *y, const og_tensor *x,
     if (taps > DEPTHWISE_TAPS)
         return og__fail(ex, OG_ELIMIT, "conv1d_depthwise: %lld taps (limit is %d)",
                         (long long)taps, DEPTHWISE_TAPS);
-    depthwise_job j = {.isa = og__cpu_isa(ex), .y = og__mat_of(y), .x = og__mat_of(x),
-                       .rows = rows, .taps = (int)taps, .dilation = dilation};
+    depthwise_job j = {.isa = og__cpu_isa(ex),
+                       .y = og__mat_of(y),
+                       .x = og__mat_of(x),
+                       .rows = rows,
+                       .taps = (int)taps,
+                       .dilation = dilation};
     float *turned, *plain;
     OG__CHECK(og__cpu_vector(ex, bias, &j.bias));
     OG__CHECK(og__cpu_floats(ex, width * taps, &plain));

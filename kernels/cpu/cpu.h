@@ -31,7 +31,7 @@ typedef struct og__taps {
     const og_rows *rows; /* not read when there is one tap */
     const float *state;  /* [slot][(taps - 1) * dilation][state_ld] */
     int64_t state_ld;
-    int by_segment;      /* state is indexed by segment instead of slot */
+    int by_segment; /* state is indexed by segment instead of slot */
 } og__taps;
 
 /* One weight of a matrix product and where its result goes. */
@@ -72,12 +72,12 @@ int og__cpu_rms_norm(og_exec *ex, og_tensor *y, const og_tensor *x, const og_ten
                      float eps);
 int og__cpu_layer_norm(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
                        const og_tensor *b, float eps);
-int og__cpu_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const og_tensor *w,
-                   const og_tensor *bias, const og_epilogue *epi);
-int og__cpu_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
-                                const og_tensor *q_norm, const og_tensor *k_norm, float eps,
-                                const og_tensor *cos, const og_tensor *sin,
-                                const og_rows *rows, og_kv *kv);
+int og__cpu_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
+                   const og_tensor *w, const og_tensor *bias, const og_epilogue *epi);
+int og__cpu_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k,
+                                const og_tensor *v, const og_tensor *q_norm,
+                                const og_tensor *k_norm, float eps, const og_tensor *cos,
+                                const og_tensor *sin, const og_rows *rows, og_kv *kv);
 int og__cpu_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
                        const og_rows *rows, float scale, int window);
 int og__cpu_conv1d(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
@@ -86,8 +86,8 @@ int og__cpu_conv1d(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tenso
 int og__cpu_conv1d_depthwise(og_exec *ex, og_tensor *y, const og_tensor *x,
                              const og_tensor *w, const og_tensor *bias, og_tensor *state,
                              const og_rows *rows, int dilation);
-int og__cpu_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
-                   const og_tensor *history, const og_tensor *allowed,
-                   const og_tensor *stop_ids);
+int og__cpu_sample(og_exec *ex, og_tensor *ids, og_tensor *logits,
+                   const og_sample_row *rows, const og_tensor *history,
+                   const og_tensor *allowed, const og_tensor *stop_ids);
 
 #endif

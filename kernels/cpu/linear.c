@@ -50,8 +50,8 @@ static int product(og_exec *ex, og__product *p, const og_tensor *y, const og_ten
 
 #define RUN_MAX 8
 
-int og__cpu_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const og_tensor *w,
-                   const og_tensor *bias, const og_epilogue *epi) {
+int og__cpu_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
+                   const og_tensor *w, const og_tensor *bias, const og_epilogue *epi) {
     og__mat m;
     og__mat_as(x, w->ne[1], &m);
     og__taps in = {.x = (const float *)m.p, .ld = m.ld, .taps = 1, .dilation = 1};

@@ -76,8 +76,8 @@ static og__mat flat(const og__mat *m) {
 }
 
 /* Set up y and a, and b unless NULL; dense tensors without per-column vectors go flat. */
-static map_job job(og_exec *ex, const og_tensor *y, const og_tensor *a, const og_tensor *b,
-                   int columns) {
+static map_job job(og_exec *ex, const og_tensor *y, const og_tensor *a,
+                   const og_tensor *b, int columns) {
     map_job j = {.isa = og__cpu_isa(ex), .y = og__mat_of(y), .a = og__mat_of(a)};
     j.b = b ? og__mat_of(b) : j.a;
     j.total = j.y.rows * j.y.cols;

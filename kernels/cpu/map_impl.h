@@ -11,7 +11,7 @@ OG__INLINE void unary_as(float *y, const float *x, int64_t n, const og_act act) 
 }
 
 static void unary(float *y, const float *x, int64_t n, og_act act) {
-#define UNARY_CASE(a) \
+#define UNARY_CASE(a)                                                                    \
     case a: unary_as(y, x, n, a); break;
     switch (act) {
         UNARY_CASE(OG_ACT_NONE)
@@ -83,8 +83,8 @@ static void rms_norm(float *y, const float *x, const float *w, int64_t n, float 
     }
 }
 
-static void layer_norm(float *y, const float *x, const float *w, const float *b, int64_t n,
-                       float eps) {
+static void layer_norm(float *y, const float *x, const float *w, const float *b,
+                       int64_t n, float eps) {
     v16 sum = v_zero(), squares = v_zero();
     for (int64_t i = 0; i < n; i += 16) sum = v_add(sum, v_load_m(x + i, STEP(i, n)));
     float mean = v_sum(sum) / (float)n;
@@ -134,8 +134,8 @@ static void add_widened(float *y, const void *x, og_dtype t, int64_t n) {
     widen_any(y, x, t, n, 1);
 }
 
-static void depthwise(float *y, const float *const *rows, const float *w, const float *bias,
-                      int taps, int64_t n) {
+static void depthwise(float *y, const float *const *rows, const float *w,
+                      const float *bias, int taps, int64_t n) {
     for (int64_t i = 0; i < n; i += 16) {
         int m = STEP(i, n);
         v16 v = v_zero();

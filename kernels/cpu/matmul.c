@@ -37,8 +37,10 @@ static int segment_of(const og_rows *rows, int64_t r) {
     int lo = 0, hi = rows->n_seg - 1;
     while (lo < hi) {
         int mid = (lo + hi + 1) / 2;
-        if (rows->cu[mid] <= r) lo = mid;
-        else hi = mid - 1;
+        if (rows->cu[mid] <= r)
+            lo = mid;
+        else
+            hi = mid - 1;
     }
     return lo;
 }
@@ -56,12 +58,14 @@ static place locate(const og__taps *x, int64_t r) {
     int64_t depth = (int64_t)(x->taps - 1) * x->dilation;
     p.first = x->rows->cu[s];
     p.end = x->rows->cu[s + 1];
-    p.state = x->state + (x->by_segment ? s : x->rows->slot[p.first]) * depth * x->state_ld;
+    p.state =
+        x->state + (x->by_segment ? s : x->rows->slot[p.first]) * depth * x->state_ld;
     return p;
 }
 
 static const float *tap_row(const og__taps *x, const place *p, int tap) {
-    int64_t back = (int64_t)(x->taps - 1 - tap) * x->dilation, t = p->row - p->first - back;
+    int64_t back = (int64_t)(x->taps - 1 - tap) * x->dilation,
+            t = p->row - p->first - back;
     if (t >= 0) return x->x + (p->row - back) * x->ld;
     return p->state + ((int64_t)(x->taps - 1) * x->dilation + t) * x->state_ld;
 }
@@ -75,8 +79,14 @@ static place next_place(const og__taps *x, place p) {
 
 static void store(const matmul *mm, const og__product *p, const float *raw, int64_t ldraw,
                   int64_t row, int64_t rows, int64_t from, int64_t n) {
-    og__block b = {.y = p->y + row * p->ldy + from, .raw = raw, .ldy = p->ldy,
-                   .ldraw = ldraw, .ldr = p->ldr, .rows = rows, .from = from, .n = n};
+    og__block b = {.y = p->y + row * p->ldy + from,
+                   .raw = raw,
+                   .ldy = p->ldy,
+                   .ldraw = ldraw,
+                   .ldr = p->ldr,
+                   .rows = rows,
+                   .from = from,
+                   .n = n};
     if (p->residual) b.residual = p->residual + row * p->ldr + from;
     mm->isa->epilogue(&b, &p->epi);
 }
@@ -166,7 +176,8 @@ static void run_group(const matmul *mm, const og__product *p, float *panel, floa
             const float **tile_rows = rows + i * taps * tile;
             mm->isa->gemm(tile_out, part + i * OG__LANES * tile * OG__PANEL, tile_rows,
                           i + 1 < n_tiles ? tile_rows + taps * tile : NULL, m,
-                          chunk_panel(mm, panel, &this), &this, p->w.dtype, begins, !more);
+                          chunk_panel(mm, panel, &this), &this, p->w.dtype, begins,
+                          !more);
             if (!more)
                 store(mm, p, tile_out, OG__PANEL, from + i * tile, m, column,
                       min64(OG__PANEL, p->n - column));
@@ -191,8 +202,8 @@ static void gemm_task(void *arg, int64_t task, int worker) {
                       (int)min64(OG__PANEL, p->n - column), &c);
     int64_t from = chunk * mm->m_chunk, end = min64(mm->m, from + mm->m_chunk);
     for (; from < end; from += GROUP * mm->isa->tile)
-        run_group(mm, p, panel, part, rows, from, min64(end, from + GROUP * mm->isa->tile),
-                  column);
+        run_group(mm, p, panel, part, rows, from,
+                  min64(end, from + GROUP * mm->isa->tile), column);
 }
 
 /* Rows per task: M_CHUNK, fewer when there would be too few tasks for the threads. */
@@ -223,8 +234,13 @@ static int many_rows(og_exec *ex, matmul *mm) {
     return 0;
 }
 
-int og__cpu_matmul(og_exec *ex, const og__taps *x, int64_t m, const og__product *p, int n) {
-    matmul mm = {.isa = og__cpu_isa(ex), .x = x, .p = p, .n = n, .m = m,
+int og__cpu_matmul(og_exec *ex, const og__taps *x, int64_t m, const og__product *p,
+                   int n) {
+    matmul mm = {.isa = og__cpu_isa(ex),
+                 .x = x,
+                 .p = p,
+                 .n = n,
+                 .m = m,
                  .blocks = og__blocks(p->w.width)};
     if (m <= FEW_ROWS) return few_rows(ex, &mm);
     if (og__measuring(ex)) { /* a step with fewer rows must fit as well */

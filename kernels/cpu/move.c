@@ -63,8 +63,10 @@ static void gather(void *arg, int64_t from, int64_t to) {
     for (int64_t r = from; r < to; r++) {
         float *y = (float *)(void *)row_of(&j->y, r);
         int32_t id = ids[r * j->ids->stride[0]];
-        if (id < 0) memset(y, 0, (size_t)j->y.cols * sizeof *y);
-        else j->isa->widen(y, row_of(&j->x, id), j->x.dtype, j->y.cols);
+        if (id < 0)
+            memset(y, 0, (size_t)j->y.cols * sizeof *y);
+        else
+            j->isa->widen(y, row_of(&j->x, id), j->x.dtype, j->y.cols);
     }
 }
 
@@ -73,12 +75,13 @@ int og__cpu_gather_rows(og_exec *ex, og_tensor *y, const og_tensor *table,
     if (!og__is_weight(table->dtype)) return og__ref_gather_rows(ex, y, table, ids);
     move_job j = {.isa = og__cpu_isa(ex), .ids = ids};
     og__mat_as(y, table->ne[1], &j.y);
-    j.x = (og__mat){table->data, table->dtype, table->ne[0], table->ne[1], table->stride[0]};
+    j.x = (og__mat){table->data, table->dtype, table->ne[0], table->ne[1],
+                    table->stride[0]};
     for (int64_t r = 0; r < j.y.rows; r++) {
         int32_t id = ((const int32_t *)ids->data)[r * ids->stride[0]];
         if (id >= table->ne[0])
-            return og__fail(ex, OG_EINVAL, "gather_rows: id %d, the table has %lld rows", id,
-                            (long long)table->ne[0]);
+            return og__fail(ex, OG_EINVAL, "gather_rows: id %d, the table has %lld rows",
+                            id, (long long)table->ne[0]);
     }
     og__cpu_rows(j.y.rows, j.y.cols, gather, &j);
     return 0;
@@ -94,8 +97,10 @@ static void sum_rows(void *arg, int64_t from, int64_t to) {
             const og_tensor *t = &p->tables[p->table[i]];
             const char *x = (const char *)t->data +
                             p->index[i] * t->stride[0] * (int64_t)og_dtype_size(t->dtype);
-            if (i == p->off[r]) j->isa->widen(y, x, t->dtype, j->y.cols);
-            else j->isa->add_widened(y, x, t->dtype, j->y.cols);
+            if (i == p->off[r])
+                j->isa->widen(y, x, t->dtype, j->y.cols);
+            else
+                j->isa->add_widened(y, x, t->dtype, j->y.cols);
         }
     }
 }
@@ -108,8 +113,8 @@ int og__cpu_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog) {
         int32_t t = prog->table[i];
         if (t < 0 || t >= prog->n_tables || prog->index[i] < 0 ||
             prog->index[i] >= prog->tables[t].ne[0])
-            return og__fail(ex, OG_EINVAL, "row_sum: term %d names table %d, index %d", i, t,
-                            prog->index[i]);
+            return og__fail(ex, OG_EINVAL, "row_sum: term %d names table %d, index %d", i,
+                            t, prog->index[i]);
     }
     int64_t terms = (prog->off[j.y.rows] - prog->off[0]) / j.y.rows + 1;
     og__cpu_rows(j.y.rows, j.y.cols * terms, sum_rows, &j);

@@ -91,7 +91,8 @@ static int work(int worker) {
         job j = pool.jobs[(t >> 40) % JOBS];
         j.fn(j.arg, task, worker);
         did++;
-        if (atomic_fetch_add(&pool.done, 1) + 1 == (uint32_t)n && atomic_load(&pool.waiting))
+        if (atomic_fetch_add(&pool.done, 1) + 1 == (uint32_t)n &&
+            atomic_load(&pool.waiting))
             futex_wake(&pool.done, 1);
     }
 }
@@ -143,7 +144,8 @@ static int start_workers(int threads, og_err *err) {
     atomic_store(&pool.stop, 0);
     atomic_store(&pool.active, threads);
     for (int i = 1; i < threads; i++) {
-        if (!pthread_create(&pool.ids[i], NULL, worker_main, (void *)(intptr_t)i)) continue;
+        if (!pthread_create(&pool.ids[i], NULL, worker_main, (void *)(intptr_t)i))
+            continue;
         stop_workers(i);
         return og_err_set(err, OG_ENOMEM, "cannot start thread %d of the pool", i + 1);
     }

@@ -50,7 +50,8 @@ static uint32_t select_mass(const float *z, int64_t n, uint32_t least, uint64_t 
         uint64_t bins[256] = {0};
         for (int64_t i = 0; i < n; i++) {
             uint32_t key = key_of(z[i]);
-            if (key >= least && (key & mask) == prefix) bins[key >> shift & 255] += mass_of(z[i]);
+            if (key >= least && (key & mask) == prefix)
+                bins[key >> shift & 255] += mass_of(z[i]);
         }
         int b = 0;
         for (; b < 255 && sum + bins[b] <= limit; b++) sum += bins[b];
@@ -67,7 +68,8 @@ static cut cut_mass(const float *z, int64_t n, uint32_t least, float top_p) {
     for (int64_t i = 0; i < n; i++)
         if (key_of(z[i]) >= least) total += mass_of(z[i]);
     uint64_t limit = og__sample_limit(top_p, total);
-    if (limit >= total) return (cut){key_of(0.0f), 1}; /* only the maximum, z = 0, stays */
+    if (limit >= total)
+        return (cut){key_of(0.0f), 1}; /* only the maximum, z = 0, stays */
     cut c = {select_mass(z, n, least, limit, &below), 0};
     float value = 0.0f;
     for (int64_t i = 0; i < n; i++)
@@ -86,8 +88,9 @@ static int32_t first_maximum(const float *x, int64_t n) {
     return best;
 }
 
-static void process(float *x, int64_t vocab, const og_sample_row *row, const int32_t *seen,
-                    const uint8_t *allowed, const int32_t *stop, int64_t n_stop) {
+static void process(float *x, int64_t vocab, const og_sample_row *row,
+                    const int32_t *seen, const uint8_t *allowed, const int32_t *stop,
+                    int64_t n_stop) {
     for (int64_t i = 0; i < vocab; i++)
         if (x[i] != x[i]) x[i] = NEG_INF;
     for (int64_t i = 0; seen && i < vocab; i++)
@@ -142,21 +145,23 @@ typedef struct sample_job {
 static void sample_rows(void *arg, int64_t from, int64_t to) {
     const sample_job *j = arg;
     int64_t vocab = j->logits->ne[1];
-    int has_history = og_tensor_present(j->history), has_stop = og_tensor_present(j->stop);
+    int has_history = og_tensor_present(j->history),
+        has_stop = og_tensor_present(j->stop);
     for (int64_t r = from; r < to; r++) {
         float *x = (float *)j->logits->data + r * j->logits->stride[0];
         process(x, vocab, &j->rows[r],
-                has_history ? (const int32_t *)j->history->data + r * j->history->stride[0]
-                            : NULL,
+                has_history
+                    ? (const int32_t *)j->history->data + r * j->history->stride[0]
+                    : NULL,
                 og_tensor_present(j->allowed) ? j->allowed->data : NULL,
                 has_stop ? j->stop->data : NULL, has_stop ? j->stop->ne[0] : 0);
         ((int32_t *)j->ids->data)[r * j->ids->stride[0]] = draw(x, vocab, &j->rows[r]);
     }
 }
 
-int og__cpu_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
-                   const og_tensor *history, const og_tensor *allowed,
-                   const og_tensor *stop_ids) {
+int og__cpu_sample(og_exec *ex, og_tensor *ids, og_tensor *logits,
+                   const og_sample_row *rows, const og_tensor *history,
+                   const og_tensor *allowed, const og_tensor *stop_ids) {
     if (og__measuring(ex)) return 0;
     sample_job j = {ids, logits, history, allowed, stop_ids, rows};
     og__cpu_rows(logits->ne[0], logits->ne[1] * 8, sample_rows, &j);

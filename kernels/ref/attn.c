@@ -16,8 +16,8 @@ int og__ref_rope_table(og_exec *ex, og_tensor *cos, og_tensor *sin, const og_row
     return 0;
 }
 
-static void norm_rope(float *x, int64_t dim, const og_tensor *w, float eps, const float *cos,
-                      const float *sin) {
+static void norm_rope(float *x, int64_t dim, const og_tensor *w, float eps,
+                      const float *cos, const float *sin) {
     int64_t half = dim / 2;
     if (og_tensor_present(w)) {
         double sum = 0.0;
@@ -39,10 +39,10 @@ static int64_t kv_offset(const og_kv *kv, int32_t slot, int64_t pos, int64_t hea
     return (row * heads + head) * dim;
 }
 
-int og__ref_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
-                                const og_tensor *q_norm, const og_tensor *k_norm, float eps,
-                                const og_tensor *cos, const og_tensor *sin,
-                                const og_rows *rows, og_kv *kv) {
+int og__ref_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k,
+                                const og_tensor *v, const og_tensor *q_norm,
+                                const og_tensor *k_norm, float eps, const og_tensor *cos,
+                                const og_tensor *sin, const og_rows *rows, og_kv *kv) {
     if (og__measuring(ex)) return 0;
     int64_t heads = q->ne[1], kv_heads = k->ne[1], dim = q->ne[2];
     for (int64_t r = 0; r < rows->n; r++) {
@@ -64,7 +64,8 @@ int og__ref_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const o
     return 0;
 }
 
-static double score(const og_kv *kv, const float *q, int64_t at, int64_t dim, float scale) {
+static double score(const og_kv *kv, const float *q, int64_t at, int64_t dim,
+                    float scale) {
     double sum = 0.0;
     for (int64_t i = 0; i < dim; i++)
         sum += (double)q[i] * (double)og__elem(kv->k.data, kv->k.dtype, at + i);

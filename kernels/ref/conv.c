@@ -1,10 +1,11 @@
 #include "kernels/elem.h"
 #include "kernels/ref/ref.h"
 
-void og__host_state_push(float *state, int64_t depth, const char *x, int64_t n, int64_t ld,
-                         int64_t channels) {
+void og__host_state_push(float *state, int64_t depth, const char *x, int64_t n,
+                         int64_t ld, int64_t channels) {
     int64_t keep = n < depth ? depth - n : 0, take = depth - keep;
-    if (keep) memmove(state, state + n * channels, (size_t)(keep * channels) * sizeof *state);
+    if (keep)
+        memmove(state, state + n * channels, (size_t)(keep * channels) * sizeof *state);
     for (int64_t i = 0; i < take; i++)
         memcpy(state + (keep + i) * channels, (const float *)x + (n - take + i) * ld,
                (size_t)channels * sizeof *state);
@@ -20,12 +21,11 @@ static const float *column(const columns *c, int64_t t) {
     return t >= 0 ? c->x + t * c->ld : c->state + (c->depth + t) * c->channels;
 }
 
-static columns segment(const og__mat *x, const og_tensor *state, const og_rows *rows, int s,
-                       int64_t depth) {
+static columns segment(const og__mat *x, const og_tensor *state, const og_rows *rows,
+                       int s, int64_t depth) {
     int64_t first = rows->cu[s];
     columns c = {(const float *)x->p + first * x->ld, NULL, x->ld, depth, x->cols};
-    if (depth)
-        c.state = (const float *)state->data + rows->slot[first] * depth * x->cols;
+    if (depth) c.state = (const float *)state->data + rows->slot[first] * depth * x->cols;
     return c;
 }
 

@@ -19,8 +19,8 @@ static void one(const og_tensor *y, const og__mat *x, const og_tensor *w,
         }
 }
 
-int og__ref_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const og_tensor *w,
-                   const og_tensor *bias, const og_epilogue *epi) {
+int og__ref_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
+                   const og_tensor *w, const og_tensor *bias, const og_epilogue *epi) {
     if (og__measuring(ex)) return 0;
     og__mat mx;
     og__mat_as(x, w->ne[1], &mx);

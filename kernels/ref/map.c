@@ -8,7 +8,8 @@ double og__ref_act(double v, og_act act) {
     case OG_ACT_SILU: return v / (1.0 + og__exp(-v));
     case OG_ACT_GELU: return 0.5 * v * (1.0 + og__erf(v * 0.7071067811865476));
     case OG_ACT_GELU_TANH:
-        return 0.5 * v * (1.0 + og__tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+        return 0.5 * v *
+               (1.0 + og__tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
     case OG_ACT_RELU: return v > 0.0 ? v : 0.0;
     case OG_ACT_ELU: return v > 0.0 ? v : og__expm1(v);
     case OG_ACT_TANH: return og__tanh(v);
@@ -18,7 +19,8 @@ double og__ref_act(double v, og_act act) {
     return v;
 }
 
-double og__ref_epilogue(double v, const og_epilogue *epi, int64_t r, int64_t j, int64_t n) {
+double og__ref_epilogue(double v, const og_epilogue *epi, int64_t r, int64_t j,
+                        int64_t n) {
     og__mat m;
     if (!epi) return v;
     v = og__ref_act(v, epi->act);
@@ -114,8 +116,8 @@ int og__ref_rms_norm(og_exec *ex, og_tensor *y, const og_tensor *x, const og_ten
         for (int64_t c = 0; c < mx.cols; c++) sum += (double)from[c] * (double)from[c];
         double scale = 1.0 / __builtin_sqrt(sum / (double)mx.cols + (double)eps);
         for (int64_t c = 0; c < mx.cols; c++)
-            row_of(&my, r)[c] = (float)((double)from[c] * scale *
-                                        (double)og__elem(w->data, w->dtype, c));
+            row_of(&my, r)[c] =
+                (float)((double)from[c] * scale * (double)og__elem(w->data, w->dtype, c));
     }
     return 0;
 }

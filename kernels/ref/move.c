@@ -7,13 +7,13 @@ typedef struct number {
     int64_t i;
 } number;
 
-#define READ_INT(type)              \
-    {                               \
-        type v_;                    \
-        memcpy(&v_, p, sizeof v_);  \
-        n.i = (int64_t)v_;          \
-        n.f = (double)v_;           \
-        return n;                   \
+#define READ_INT(type)                                                                   \
+    {                                                                                    \
+        type v_;                                                                         \
+        memcpy(&v_, p, sizeof v_);                                                       \
+        n.i = (int64_t)v_;                                                               \
+        n.f = (double)v_;                                                                \
+        return n;                                                                        \
     }
 
 static number read_one(const char *p, og_dtype t) {
@@ -36,11 +36,11 @@ static number read_one(const char *p, og_dtype t) {
     return n;
 }
 
-#define WRITE_INT(type)             \
-    {                               \
-        type v_ = (type)n.i;        \
-        memcpy(p, &v_, sizeof v_);  \
-        break;                      \
+#define WRITE_INT(type)                                                                  \
+    {                                                                                    \
+        type v_ = (type)n.i;                                                             \
+        memcpy(p, &v_, sizeof v_);                                                       \
+        break;                                                                           \
     }
 
 static void write_one(char *p, og_dtype t, number n) {
@@ -81,8 +81,10 @@ int og__ref_copy(og_exec *ex, og_tensor *y, const og_tensor *x) {
     do {
         char *to = at_index(y, index);
         const char *from = at_index(x, index);
-        if (x->dtype == y->dtype) memmove(to, from, size);
-        else write_one(to, y->dtype, read_one(from, x->dtype));
+        if (x->dtype == y->dtype)
+            memmove(to, from, size);
+        else
+            write_one(to, y->dtype, read_one(from, x->dtype));
     } while (next_index(y, index));
     return 0;
 }
@@ -111,8 +113,8 @@ int og__ref_gather_rows(og_exec *ex, og_tensor *y, const og_tensor *table,
         int32_t id = ((const int32_t *)ids->data)[r * ids->stride[0]];
         float *to = (float *)m.p + r * m.ld;
         if (id >= table->ne[0])
-            return og__fail(ex, OG_EINVAL, "gather_rows: id %d, the table has %lld rows", id,
-                            (long long)table->ne[0]);
+            return og__fail(ex, OG_EINVAL, "gather_rows: id %d, the table has %lld rows",
+                            id, (long long)table->ne[0]);
         const char *from = id < 0 ? NULL : table_row(table, id);
         for (int64_t c = 0; c < m.cols; c++)
             to[c] = from ? og__elem(from, table->dtype, c) : 0.0f;
@@ -131,7 +133,8 @@ int og__ref_scatter_rows(og_exec *ex, og_tensor *y, const og_tensor *x,
         if (id >= my.rows)
             return og__fail(ex, OG_EINVAL, "scatter_rows: id %d, y has %lld rows", id,
                             (long long)my.rows);
-        memcpy(my.p + id * my.ld * size, mx.p + r * mx.ld * size, (size_t)(mx.cols * size));
+        memcpy(my.p + id * my.ld * size, mx.p + r * mx.ld * size,
+               (size_t)(mx.cols * size));
     }
     return 0;
 }
@@ -144,7 +147,8 @@ int og__ref_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog) {
         for (int32_t j = prog->off[r]; j < prog->off[r + 1]; j++) {
             int32_t t = prog->table[j], i = prog->index[j];
             if (t < 0 || t >= prog->n_tables || i < 0 || i >= prog->tables[t].ne[0])
-                return og__fail(ex, OG_EINVAL, "row_sum: row %lld names table %d, index %d",
+                return og__fail(ex, OG_EINVAL,
+                                "row_sum: row %lld names table %d, index %d",
                                 (long long)r, t, i);
             const char *from = table_row(&prog->tables[t], i);
             int first = j == prog->off[r]; /* keeps the sign of a lone -0 */
@@ -167,7 +171,8 @@ int og__ref_depth_pass(og_exec *ex, const og__depth_pass *p) {
         for (int i = 0; i < per; i++) {
             int r = s * per + i;
             p->slot[r] = p->slots[s];
-            p->pos[3 * r] = p->pos[3 * r + 1] = p->pos[3 * r + 2] = p->pass ? p->pass + 1 : i;
+            p->pos[3 * r] = p->pos[3 * r + 1] = p->pos[3 * r + 2] =
+                p->pass ? p->pass + 1 : i;
         }
     }
     p->cu[p->n_seq] = p->n_seq * per;

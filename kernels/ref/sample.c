@@ -18,8 +18,9 @@ static int ascending(const void *pa, const void *pb) {
     return a->index > b->index ? -1 : a->index < b->index;
 }
 
-static void process(float *x, int64_t vocab, const og_sample_row *row, const int32_t *seen,
-                    const uint8_t *allowed, const int32_t *stop, int64_t n_stop) {
+static void process(float *x, int64_t vocab, const og_sample_row *row,
+                    const int32_t *seen, const uint8_t *allowed, const int32_t *stop,
+                    int64_t n_stop) {
     for (int64_t i = 0; i < vocab; i++) {
         if (x[i] != x[i]) x[i] = NEG_INF;
         if (seen) x[i] = og__penalise(x[i], seen[i], row);
@@ -80,9 +81,9 @@ static int32_t draw(float *x, int64_t vocab, const og_sample_row *row, candidate
     return id;
 }
 
-int og__ref_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
-                   const og_tensor *history, const og_tensor *allowed,
-                   const og_tensor *stop_ids) {
+int og__ref_sample(og_exec *ex, og_tensor *ids, og_tensor *logits,
+                   const og_sample_row *rows, const og_tensor *history,
+                   const og_tensor *allowed, const og_tensor *stop_ids) {
     int64_t vocab = logits->ne[1];
     og_tensor buf =
         og_exec_alloc(ex, OG_U8, 1, (int64_t[]){vocab * (int64_t)sizeof(candidate)});
@@ -91,9 +92,10 @@ int og__ref_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_samp
     int has_stop = og_tensor_present(stop_ids);
     for (int64_t r = 0; r < logits->ne[0]; r++) {
         float *x = (float *)logits->data + r * logits->stride[0];
-        const int32_t *seen = og_tensor_present(history)
-                                  ? (const int32_t *)history->data + r * history->stride[0]
-                                  : NULL;
+        const int32_t *seen =
+            og_tensor_present(history)
+                ? (const int32_t *)history->data + r * history->stride[0]
+                : NULL;
         process(x, vocab, &rows[r], seen,
                 og_tensor_present(allowed) ? allowed->data : NULL,
                 has_stop ? stop_ids->data : NULL, has_stop ? stop_ids->ne[0] : 0);

@@ -65,7 +65,8 @@ typedef struct linear_shape {
 
 static void check_linear(const linear_shape *s) {
     case_clear(&env);
-    og_tensor x = f32_2d(s->rows, s->k), y = zeros(s->rows, s->n), z = zeros(s->rows, s->n);
+    og_tensor x = f32_2d(s->rows, s->k), y = zeros(s->rows, s->n),
+              z = zeros(s->rows, s->n);
     og_tensor w = random_nd(2, (int64_t[]){s->n, s->k}, s->t, s->misalign);
     og_tensor bias = random_nd(1, (int64_t[]){s->n}, OG_F32, 0);
     og_epilogue epi = {OG_ACT_SILU, NULL, NULL};
@@ -95,8 +96,8 @@ static void check_linear(const linear_shape *s) {
 static void test_linear_rows_alone_and_in_batches(void **state) {
     (void)state;
     static const linear_shape shapes[] = {
-        {OG_F32, 0, 96, 64, 40},   {OG_F32, 2, 70, 77, 33},  {OG_BF16, 0, 96, 128, 50},
-        {OG_BF16, 1, 70, 77, 33},  {OG_F16, 1, 40, 45, 20},  {OG_BF16, 0, 30, 3072, 34},
+        {OG_F32, 0, 96, 64, 40},   {OG_F32, 2, 70, 77, 33},   {OG_BF16, 0, 96, 128, 50},
+        {OG_BF16, 1, 70, 77, 33},  {OG_F16, 1, 40, 45, 20},   {OG_BF16, 0, 30, 3072, 34},
         {OG_F32, 0, 25, 2060, 18}, {OG_BF16, 0, 600, 32, 16}, {OG_F16, 0, 13, 1, 3},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_linear(&shapes[i]);
@@ -142,7 +143,8 @@ static void conv_op(conv_kind kind, const conv_shape *s, og_tensor *y, const og_
 
 static void check_conv(conv_kind kind, const conv_shape *s) {
     case_clear(&env);
-    int up = kind == TRANSPOSED ? s->dilation : 1, cout = kind == DEPTHWISE ? s->cin : s->cout;
+    int up = kind == TRANSPOSED ? s->dilation : 1,
+        cout = kind == DEPTHWISE ? s->cin : s->cout;
     int64_t depth = kind == TRANSPOSED ? s->taps - 1 : (s->taps - 1) * s->dilation;
     og_tensor x = f32_2d(s->rows, s->cin), y = zeros(s->rows * up, cout);
     og_tensor z = zeros(s->rows * up, cout);
@@ -161,7 +163,8 @@ static void check_conv(conv_kind kind, const conv_shape *s) {
         og__pool_set_active(1 + (int)i % THREADS);
         for (int r = 0; r < s->rows; r += sizes[i]) {
             int n = s->rows - r < sizes[i] ? s->rows - r : sizes[i];
-            og_tensor xs = og_tensor_rows(&x, r, n), zs = og_tensor_rows(&z, r * up, n * up);
+            og_tensor xs = og_tensor_rows(&x, r, n),
+                      zs = og_tensor_rows(&z, r * up, n * up);
             rows = segments(1, n, 2, 0, 0);
             conv_op(kind, s, &zs, &xs, &w, &bias, &state, &rows);
         }
@@ -182,16 +185,18 @@ static void check_conv(conv_kind kind, const conv_shape *s) {
 static void test_convolutions_whole_and_in_chunks(void **state) {
     (void)state;
     static const conv_shape shapes[] = {
-        {OG_F32, 70, 32, 24, 7, 1},  {OG_F32, 90, 16, 17, 7, 9},   {OG_F32, 40, 19, 20, 3, 2},
-        {OG_BF16, 40, 33, 10, 5, 1}, {OG_F32, 30, 1, 12, 7, 1},    {OG_F32, 40, 1040, 18, 3, 1},
-        {OG_F32, 700, 16, 1, 7, 1},  {OG_F32, 64, 768, 16, 2, 1},
+        {OG_F32, 70, 32, 24, 7, 1}, {OG_F32, 90, 16, 17, 7, 9},
+        {OG_F32, 40, 19, 20, 3, 2}, {OG_BF16, 40, 33, 10, 5, 1},
+        {OG_F32, 30, 1, 12, 7, 1},  {OG_F32, 40, 1040, 18, 3, 1},
+        {OG_F32, 700, 16, 1, 7, 1}, {OG_F32, 64, 768, 16, 2, 1},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         check_conv(CONV, &shapes[i]);
         check_conv(DEPTHWISE, &shapes[i]);
     }
-    static const conv_shape transposed[] = {
-        {OG_F32, 40, 32, 16, 2, 8}, {OG_F32, 33, 17, 5, 3, 3}, {OG_BF16, 20, 48, 24, 2, 5}};
+    static const conv_shape transposed[] = {{OG_F32, 40, 32, 16, 2, 8},
+                                            {OG_F32, 33, 17, 5, 3, 3},
+                                            {OG_BF16, 20, 48, 24, 2, 5}};
     for (size_t i = 0; i < sizeof transposed / sizeof *transposed; i++)
         check_conv(TRANSPOSED, &transposed[i]);
 }
@@ -207,10 +212,15 @@ static og_kv make_kv(int ring, int shuffle, int heads, int dim) {
     for (int s = 0; s < SLOTS; s++)
         for (int i = 0; i < PER_SLOT; i++)
             table[s * PER_SLOT + i] =
-                1 + (shuffle ? (i * SLOTS + s) * 7 % (SLOTS * PER_SLOT - 1) : s * PER_SLOT + i);
+                1 + (shuffle ? (i * SLOTS + s) * 7 % (SLOTS * PER_SLOT - 1)
+                             : s * PER_SLOT + i);
     int64_t ne[4] = {SLOTS * PER_SLOT + 1, PAGE, heads, dim};
-    return (og_kv){.k = case_zeros(&env, OG_F32, 4, ne), .v = case_zeros(&env, OG_F32, 4, ne),
-                   .table = table, .max_pages = PER_SLOT, .page = PAGE, .ring = ring};
+    return (og_kv){.k = case_zeros(&env, OG_F32, 4, ne),
+                   .v = case_zeros(&env, OG_F32, 4, ne),
+                   .table = table,
+                   .max_pages = PER_SLOT,
+                   .page = PAGE,
+                   .ring = ring};
 }
 
 typedef struct attn_shape {
@@ -219,23 +229,26 @@ typedef struct attn_shape {
 
 static void step_attention(const attn_shape *s, og_tensor qkv[3], og_tensor *y, og_kv *kv,
                            const og_rows *rows) {
-    og_tensor none = {0}, cos = zeros(rows->n, s->dim / 2), sin = zeros(rows->n, s->dim / 2);
+    og_tensor none = {0}, cos = zeros(rows->n, s->dim / 2),
+              sin = zeros(rows->n, s->dim / 2);
     float freq[64];
     for (int i = 0; i < s->dim / 2; i++) freq[i] = 1.0f / (float)(1 + i * i);
     og_tensor inv = og_tensor_1d(OG_F32, s->dim / 2, freq);
     ok(og_op_rope_table(env.ex, &cos, &sin, rows, &inv));
-    ok(og_op_qk_norm_rope_append(env.ex, &qkv[0], &qkv[1], &qkv[2], &none, &none, 1e-6f, &cos,
-                                 &sin, rows, kv));
+    ok(og_op_qk_norm_rope_append(env.ex, &qkv[0], &qkv[1], &qkv[2], &none, &none, 1e-6f,
+                                 &cos, &sin, rows, kv));
     ok(og_op_attn_paged(env.ex, y, &qkv[0], kv, rows, 0.2f, s->window));
 }
 
 static void copies(og_tensor to[3], const og_tensor from[3]) {
-    for (int i = 0; i < 3; i++) memcpy(to[i].data, from[i].data, og_tensor_bytes(&from[i]));
+    for (int i = 0; i < 3; i++)
+        memcpy(to[i].data, from[i].data, og_tensor_bytes(&from[i]));
 }
 
 static void check_attention(const attn_shape *s) {
     case_clear(&env);
-    int64_t q_ne[3] = {s->rows, s->heads, s->dim}, k_ne[3] = {s->rows, s->kv_heads, s->dim};
+    int64_t q_ne[3] = {s->rows, s->heads, s->dim},
+            k_ne[3] = {s->rows, s->kv_heads, s->dim};
     og_tensor given[3] = {random_nd(3, q_ne, OG_F32, 0), random_nd(3, k_ne, OG_F32, 0),
                           random_nd(3, k_ne, OG_F32, 0)};
     og_tensor used[3] = {random_nd(3, q_ne, OG_F32, 0), random_nd(3, k_ne, OG_F32, 0),
@@ -262,16 +275,18 @@ static void check_attention(const attn_shape *s) {
 static void test_attention_whole_and_in_chunks(void **state) {
     (void)state;
     static const attn_shape shapes[] = {
-        {40, 4, 2, 64, 0, 0, 1},  {40, 4, 2, 64, 0, 0, 7}, {60, 2, 2, 20, 9, 4, 1},
+        {40, 4, 2, 64, 0, 0, 1},  {40, 4, 2, 64, 0, 0, 7},  {60, 2, 2, 20, 9, 4, 1},
         {60, 2, 1, 38, 9, 6, 10}, {90, 4, 1, 16, 0, 0, 33},
     };
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) check_attention(&shapes[i]);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        check_attention(&shapes[i]);
 }
 
 /* ---- elementwise and norms ----------------------------------------------------------------- */
 
 /* The same numbers at another alignment, in a strided tensor, and in pieces. */
-static void check_rows_op(const char *what, int width, int (*op)(og_tensor *, og_tensor *)) {
+static void check_rows_op(const char *what, int width,
+                          int (*op)(og_tensor *, og_tensor *)) {
     case_clear(&env);
     const int rows = 37;
     og_tensor x = f32_2d(rows, width), y = zeros(rows, width), z = zeros(rows, width);

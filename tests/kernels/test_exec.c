@@ -65,7 +65,8 @@ static void test_measure_then_run(void **state) {
     (void)state;
     og_device *dev;
     og_exec *ex = open_exec(0, &dev);
-    float xs[2 * 3] = {1, 2, 3, -1, -2, -3}, ws[4 * 3] = {1, 1, 1, 0, 1, 0, 1, 0, 0, 0, 0, 1};
+    float xs[2 * 3] = {1, 2, 3, -1, -2, -3},
+                 ws[4 * 3] = {1, 1, 1, 0, 1, 0, 1, 0, 0, 0, 0, 1};
     float ys[2 * 4] = {0};
     og_tensor x = og_tensor_2d(OG_F32, 2, 3, xs), w = og_tensor_2d(OG_F32, 4, 3, ws);
     og_tensor y = og_tensor_2d(OG_F32, 2, 4, ys), none = og_tensor_2d(OG_F32, 2, 4, NULL);
@@ -103,10 +104,12 @@ static void test_a_measured_arena_fits_smaller_steps(void **state) {
         int32_t cu[3] = {0, rows / 2, rows};
         for (int r = 0; r < rows; r++) slot[r] = r < rows / 2;
         og_rows packed = {rows, 2, slot, pos, cu}, single = {rows, 1, slot, pos, cu + 1};
-        og_tensor x = og_tensor_2d(OG_F32, rows, K, xs), y = og_tensor_2d(OG_F32, rows, N, ys);
+        og_tensor x = og_tensor_2d(OG_F32, rows, K, xs),
+                  y = og_tensor_2d(OG_F32, rows, N, ys);
         if (rows == ROWS) {
             og_exec_set_mode(ex, OG_MEASURE);
-            assert_int_equal(og_op_conv1d(ex, &y, &x, &w, &none, &s, &single, 1, NULL), 0);
+            assert_int_equal(og_op_conv1d(ex, &y, &x, &w, &none, &s, &single, 1, NULL),
+                             0);
             og_exec_reset(ex);
             assert_int_equal(og_exec_reserve(ex, og_exec_peak(ex), NULL), 0);
             og_exec_set_mode(ex, OG_RUN);

@@ -12,8 +12,9 @@
 
 static int run_or_say(case_env *env, const og_case *c, const char *backend) {
     int rc = case_run(env, c);
-    if (rc < 0) print_error("%s on %s: %s: %s\n", c->name, backend, og_err_name(rc),
-                            og_exec_error(env->ex));
+    if (rc < 0)
+        print_error("%s on %s: %s: %s\n", c->name, backend, og_err_name(rc),
+                    og_exec_error(env->ex));
     return rc < 0;
 }
 
@@ -35,10 +36,11 @@ static int compare_output(const og_case *c, const case_env *want, const case_env
         bad++;
     }
     if (bad)
-        print_error("%s: %lld of %lld differ, first at %lld: want %.9g, got %.9g; worst %.2g, "
-                    "allowed %.2g\n", c->name, (long long)bad, (long long)(to - from),
-                    (long long)(first - from), (double)want->out[first],
-                    (double)got->out[first], worst, c->tol);
+        print_error(
+            "%s: %lld of %lld differ, first at %lld: want %.9g, got %.9g; worst %.2g, "
+            "allowed %.2g\n",
+            c->name, (long long)bad, (long long)(to - from), (long long)(first - from),
+            (double)want->out[first], (double)got->out[first], worst, c->tol);
     return bad > 0;
 }
 

@@ -86,7 +86,8 @@ static void *caller(void *arg) {
 static void test_several_callers_take_turns(void **state) {
     (void)state;
     pthread_t ids[3];
-    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&ids[i], NULL, caller, ids), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&ids[i], NULL, caller, ids), 0);
     for (int i = 0; i < 3; i++) {
         void *ok;
         pthread_join(ids[i], &ok);

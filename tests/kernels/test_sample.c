@@ -18,7 +18,8 @@ static case_env cpu, ref;
 static int open_both(void **state) {
     (void)state;
     if (case_open(&cpu, "cpu", 2) < 0 || case_open(&ref, "ref", 1) < 0) return -1;
-    return og_exec_reserve(cpu.ex, 1 << 20, NULL) | og_exec_reserve(ref.ex, 1 << 20, NULL);
+    return og_exec_reserve(cpu.ex, 1 << 20, NULL) |
+           og_exec_reserve(ref.ex, 1 << 20, NULL);
 }
 
 static int close_both(void **state) {
@@ -28,8 +29,10 @@ static int close_both(void **state) {
     return 0;
 }
 
-static const og_sample_row greedy = {.temperature = 0, .top_p = 1, .repetition_penalty = 1};
-static const og_sample_row plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
+static const og_sample_row greedy = {
+    .temperature = 0, .top_p = 1, .repetition_penalty = 1};
+static const og_sample_row plain = {
+    .temperature = 1, .top_p = 1, .repetition_penalty = 1};
 
 typedef struct extras {
     const int32_t *history;
@@ -38,8 +41,8 @@ typedef struct extras {
     int n_stop;
 } extras;
 
-static int32_t sample_on(case_env *env, const float *logits, int v, const og_sample_row *row,
-                         const extras *e) {
+static int32_t sample_on(case_env *env, const float *logits, int v,
+                         const og_sample_row *row, const extras *e) {
     float x[MAX_V];
     int32_t id = -7;
     memcpy(x, logits, (size_t)v * sizeof *x);
@@ -56,8 +59,10 @@ static int32_t sample_on(case_env *env, const float *logits, int v, const og_sam
 }
 
 /* Both backends must agree; the id that they drew. */
-static int32_t sample(const float *logits, int v, const og_sample_row *row, const extras *e) {
-    int32_t a = sample_on(&cpu, logits, v, row, e), b = sample_on(&ref, logits, v, row, e);
+static int32_t sample(const float *logits, int v, const og_sample_row *row,
+                      const extras *e) {
+    int32_t a = sample_on(&cpu, logits, v, row, e),
+            b = sample_on(&ref, logits, v, row, e);
     assert_int_equal(a, b);
     return a;
 }
@@ -78,10 +83,9 @@ static void test_philox_known_answers(void **state) {
         {0, 0, 0, 0, 0, 0},
         {~0u, ~0u, ~0u, ~0u, ~0u, ~0u},
         {0xa4093822, 0x299f31d0, 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}};
-    static const uint32_t want[3][4] = {
-        {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
-        {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
-        {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+    static const uint32_t want[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                                        {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                                        {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
     for (int i = 0; i < 3; i++) {
         uint32_t out[4];
         og_philox(in[i], in[i] + 2, out);
@@ -125,7 +129,8 @@ static void test_penalties_come_first(void **state) {
     assert_int_equal(sample(x, 4, &row, &e), 1);
 }
 
-static void test_b053_stop_ids_are_banned_below_min_tokens_and_bounds_are_kept(void **state) {
+static void
+test_b053_stop_ids_are_banned_below_min_tokens_and_bounds_are_kept(void **state) {
     (void)state;
     float x[4] = {5, 4, 3, 2};
     int32_t stop[4] = {0, 151645, -1, 1};
@@ -222,7 +227,8 @@ static void test_draws_follow_the_distribution(void **state) {
         hits[sample_on(&cpu, x, 8, &row, NULL)]++;
     }
     double chi = 0;
-    for (int i = 0; i < 8; i++) chi += (hits[i] - n * p[i]) * (hits[i] - n * p[i]) / (n * p[i]);
+    for (int i = 0; i < 8; i++)
+        chi += (hits[i] - n * p[i]) * (hits[i] - n * p[i]) / (n * p[i]);
     assert_true(chi < 24.3); /* 7 degrees of freedom, one in a thousand */
 }
 
@@ -235,8 +241,7 @@ static void test_draws_depend_on_seed_stage_codebook_and_count(void **state) {
         og_sample_row r[5] = {row, row, row, row, row};
         for (int j = 0; j < 5; j++) r[j].count = (uint64_t)i;
         r[1].seed = 1, r[2].stage = 1, r[3].codebook = 1, r[4].seed = (uint64_t)1 << 32;
-        for (int j = 0; j < 5; j++)
-            bits[j] |= (uint64_t)sample(x, 2, &r[j], NULL) << i;
+        for (int j = 0; j < 5; j++) bits[j] |= (uint64_t)sample(x, 2, &r[j], NULL) << i;
     }
     for (int j = 0; j < 5; j++)
         for (int k = 0; k < j; k++) assert_true(bits[j] != bits[k]);
@@ -251,9 +256,12 @@ static void test_same_seed_same_id_alone_or_in_a_batch(void **state) {
     uint32_t seed = 3;
     for (int i = 0; i < ROWS * V; i++) x[i] = y[i] = 4 * case_random(&seed);
     for (int r = 0; r < ROWS; r++)
-        rows[r] = (og_sample_row){.temperature = 0.5f + 0.1f * (float)r, .top_p = 0.95f,
-                                  .top_k = r % 3 * 40, .repetition_penalty = 1,
-                                  .seed = (uint64_t)r * 31, .count = (uint64_t)r};
+        rows[r] = (og_sample_row){.temperature = 0.5f + 0.1f * (float)r,
+                                  .top_p = 0.95f,
+                                  .top_k = r % 3 * 40,
+                                  .repetition_penalty = 1,
+                                  .seed = (uint64_t)r * 31,
+                                  .count = (uint64_t)r};
     og_tensor t = og_tensor_2d(OG_F32, ROWS, V, y), out = og_tensor_1d(OG_I32, ROWS, ids);
     assert_int_equal(og_op_sample(cpu.ex, &out, &t, rows, NULL, NULL, NULL), 0);
     for (int r = 0; r < ROWS; r++)
@@ -280,8 +288,10 @@ static void test_backends_draw_the_same_ids(void **state) {
                              .repetition_penalty = 1.0f + 0.2f * (float)(i % 2),
                              .presence_penalty = 0.1f * (float)(i % 3),
                              .frequency_penalty = 0.05f * (float)(i % 4),
-                             .top_k = i % 4 ? (int32_t)((case_random(&seed) + 1) * 50) : 0,
-                             .seed = (uint64_t)i << 20, .count = (uint64_t)i};
+                             .top_k =
+                                 i % 4 ? (int32_t)((case_random(&seed) + 1) * 50) : 0,
+                             .seed = (uint64_t)i << 20,
+                             .count = (uint64_t)i};
         extras e = {.history = seen};
         sample(x, v, &row, &e);
     }
@@ -296,7 +306,8 @@ static void test_shape_errors(void **state) {
     assert_non_null(strstr(og_exec_error(cpu.ex), "f32[2,3]"));
     out = og_tensor_1d(OG_I32, 2, ids);
     og_tensor history = og_tensor_2d(OG_I32, 2, 4, ids);
-    assert_int_equal(og_op_sample(cpu.ex, &out, &t, &plain, &history, NULL, NULL), OG_ESHAPE);
+    assert_int_equal(og_op_sample(cpu.ex, &out, &t, &plain, &history, NULL, NULL),
+                     OG_ESHAPE);
 }
 
 int main(void) {
@@ -304,7 +315,8 @@ int main(void) {
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_greedy_takes_the_first_maximum),
         cmocka_unit_test(test_penalties_come_first),
-        cmocka_unit_test(test_b053_stop_ids_are_banned_below_min_tokens_and_bounds_are_kept),
+        cmocka_unit_test(
+            test_b053_stop_ids_are_banned_below_min_tokens_and_bounds_are_kept),
         cmocka_unit_test(test_allowed_mask),
         cmocka_unit_test(test_top_k_keeps_ties),
         cmocka_unit_test(test_top_p_edges),
