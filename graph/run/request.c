@@ -163,8 +163,9 @@ static bool poll_locked(og_request *r, og_event *ev) {
         *ev = (og_event){.kind = OG_EVENT_ERROR, .err = r->err};
         return true;
     }
-    bool all_done = r->admitted;
-    for (int i = 0; i < r->n_sinks && r->admitted; i++) {
+    if (!r->admitted) return false; /* the sinks are the front door's until then */
+    bool all_done = true;
+    for (int i = 0; i < r->n_sinks; i++) {
         if (sink_poll(r, i, ev)) return true;
         all_done &= r->sinks[i].done;
     }
@@ -228,7 +229,7 @@ void og_request_get_stats(og_request *r, og_request_stats *out) {
                               .queued_s = r->t_admit < 0 ? -1 : r->t_admit - t0,
                               .first_output_s = r->t_first < 0 ? -1 : r->t_first - t0,
                               .total_s = r->t_done < 0 ? -1 : r->t_done - t0,
-                              .lanes = r->n_sinks ? r->sinks[0].n_lanes : 0};
+                              .lanes = r->admitted ? r->sinks[0].n_lanes : 0};
     pthread_mutex_unlock(&r->mu);
 }
 
