@@ -65,10 +65,13 @@ static int no_device(og_device *dev, cudaError_t e, int count, og_err *err) {
         int driver = 0, runtime = 0;
         cudaDriverGetVersion(&driver);
         cudaRuntimeGetVersion(&runtime);
-        og_err_set(err, OG_EDEVICE, "the NVIDIA driver supports CUDA %d.%d, this build needs "
-                   "%d.%d", driver / 1000, driver % 1000 / 10, runtime / 1000,
-                   runtime % 1000 / 10);
-        og_err_hint(err, "install a newer driver, or use backend: cpu");
+        if (!driver)
+            og_err_set(err, OG_EDEVICE, "there is no NVIDIA driver on this machine");
+        else
+            og_err_set(err, OG_EDEVICE, "the NVIDIA driver supports CUDA %d.%d, this build "
+                       "needs %d.%d", driver / 1000, driver % 1000 / 10, runtime / 1000,
+                       runtime % 1000 / 10);
+        og_err_hint(err, "install a driver, or use backend: cpu");
         return OG_EDEVICE;
     }
     if (e != cudaSuccess && e != cudaErrorNoDevice)

@@ -45,7 +45,8 @@ static void rig_open(rig *s, const setup *c) {
     o.n_pipeline_dirs = 1;
     o.script_dirs = &lua;
     o.n_script_dirs = 1;
-    o.backend = c->backend ? c->backend : "cpu";
+    const char *backend = getenv("OG_TEST_BACKEND"); /* scripts/gpu-check sets it */
+    o.backend = c->backend ? c->backend : backend ? backend : "cpu";
     o.greedy = !c->sampled;
     o.max_tokens = c->max_tokens;
     o.threads = c->threads;
