@@ -1,6 +1,13 @@
 /* Checks of the ops over a whole sequence, and the composed default of conv1d_valid. */
 #include "kernels/check.h"
 
+/* A backend need not have these ops. */
+#define NEED(ex, op)                                                                  \
+    do {                                                                              \
+        if (!(ex)->dev->be->op)                                                       \
+            return og__fail(ex, OG_EUNSUPPORTED, #op ": not on %s", (ex)->dev->be->name); \
+    } while (0)
+
 static int is_rows(const og_tensor *t) {
     return t->rank == 2 && og__is_f32_rows(t);
 }
@@ -13,6 +20,7 @@ static int check_pair(og_exec *ex, const char *op, const og_tensor *y, const og_
 
 int og_op_pad_time(og_exec *ex, og_tensor *y, const og_tensor *x, int64_t left,
                    og_pad mode) {
+    NEED(ex, pad_time);
     OG__CHECK(check_pair(ex, "pad_time", y, x));
     int64_t n = x->ne[0], right = y->ne[0] - n - left;
     if ((unsigned)mode > OG_PAD_REFLECT)
@@ -106,6 +114,7 @@ int og_op_conv1d_valid(og_exec *ex, og_tensor *y, const og_tensor *x, const og_t
 /* ---- spectra and statistics ------------------------------------------------------------ */
 
 int og_op_magnitude(og_exec *ex, og_tensor *y, const og_tensor *x, float eps) {
+    NEED(ex, magnitude);
     OG__CHECK(check_pair(ex, "magnitude", y, x));
     if (y->ne[0] != x->ne[0] || 2 * y->ne[1] != x->ne[1])
         return og__eshape(ex, "magnitude", "y must be [T, F] and x [T, 2F]", "y", y, "x", x,
@@ -115,6 +124,7 @@ int og_op_magnitude(og_exec *ex, og_tensor *y, const og_tensor *x, float eps) {
 }
 
 int og_op_log_floor(og_exec *ex, og_tensor *y, const og_tensor *x, float floor) {
+    NEED(ex, log_floor);
     OG__CHECK(check_pair(ex, "log_floor", y, x));
     if (!og__same_shape(y, x))
         return og__eshape(ex, "log_floor", "shapes differ", "y", y, "x", x, NULL);
@@ -125,6 +135,7 @@ int og_op_log_floor(og_exec *ex, og_tensor *y, const og_tensor *x, float floor) 
 }
 
 int og_op_softmax_time(og_exec *ex, og_tensor *y, const og_tensor *x) {
+    NEED(ex, softmax_time);
     OG__CHECK(check_pair(ex, "softmax_time", y, x));
     if (!og__same_shape(y, x))
         return og__eshape(ex, "softmax_time", "shapes differ", "y", y, "x", x, NULL);
@@ -142,6 +153,7 @@ static int is_stat(const og_tensor *t, int64_t channels) {
 int og_op_time_stats(og_exec *ex, og_tensor *mean, og_tensor *std, const og_tensor *x,
                      const og_tensor *w, float floor) {
     const char *op = "time_stats";
+    NEED(ex, time_stats);
     OG__CHECK(og__usable(ex, op, "mean", mean, "std", std, "x", x, "w", w, NULL));
     if (!is_rows(x) || x->ne[0] < 1)
         return og__eshape(ex, op, "x must be f32 [T, C] of at least one row", "x", x, NULL);
@@ -157,6 +169,7 @@ int og_op_time_stats(og_exec *ex, og_tensor *mean, og_tensor *std, const og_tens
 int og_op_rvq_nearest(og_exec *ex, og_tensor *ids, const og_tensor *x,
                       const og_tensor *table) {
     const char *op = "rvq_nearest";
+    NEED(ex, rvq_nearest);
     OG__CHECK(og__usable(ex, op, "ids", ids, "x", x, "table", table, NULL));
     if (!is_rows(x) || !is_rows(table) || table->ne[1] != x->ne[1] || table->ne[0] < 1 ||
         table->ne[0] > INT32_MAX)

@@ -11,7 +11,8 @@
  *   asp        weights over time for each channel: linear of [x, mean, std] to 128, ReLU,
  *              tanh, linear, softmax over time; weighted mean and std       [3072]
  *   fc         linear                                                       [1024 or 2048]
- */
+ *
+ * The first convolution, each block and the rest are a piece of work of their own. */
 #include "kernels/base/alloc.h"
 #include "nodes/encoder/enc_mel.h"
 
@@ -43,6 +44,8 @@ typedef struct net {
     og__enc_mel mel;
     og__enc_conv first, mfa, asp_tdnn, asp_conv, fc;
     block blocks[MAX_BLOCKS]; /* 1 .. n - 2 are used */
+    /* Of the longest clip: the output of block 0, of the others side by side. */
+    og_tensor head, side; /* [T, C] [T, C * (n - 2)] */
 } net;
 
 /* ---- configuration ------------------------------------------------------------------------ */
@@ -119,6 +122,14 @@ static size_t weight_values(const config *c) {
     return n + 2 * all * (size_t)c->dim;
 }
 
+static int64_t longest(const og__enc_mel *mel, int max_seconds) {
+    return og__enc_mel_frames(mel, (int64_t)RATE * max_seconds);
+}
+
+static size_t state_values(const config *c, const og__enc_mel *mel, int max_seconds) {
+    return (size_t)longest(mel, max_seconds) * (size_t)(c->channels[0] + c->channels[c->n - 1]);
+}
+
 static og__enc_mel mel_of(void) {
     return (og__enc_mel){.rate = RATE, .fft = 1024, .hop = 256, .bands = MELS, .top = 12000};
 }
@@ -131,7 +142,9 @@ static og_encoder_dims dims_of(const config *c, int max_seconds) {
                              .max_items = (int64_t)RATE * max_seconds,
                              .dtype = OG_F32,
                              .width = c->dim,
-                             .weight_bytes = (weight_values(c) + spectra) * sizeof(float)};
+                             .weight_bytes = (weight_values(c) + spectra) * sizeof(float),
+                             .state_bytes = state_values(c, &mel, max_seconds) *
+                                            sizeof(float)};
 }
 
 static int dims(const json_t *s, int max_seconds, og_encoder_dims *out, og_err *err) {
@@ -189,6 +202,15 @@ static void unload(void *arg) {
     og_free(m);
 }
 
+static int make_buffers(net *m, int max_seconds, og_err *err) {
+    const config *c = &m->cfg;
+    int64_t t = longest(&m->mel, max_seconds);
+    m->head = og_tensor_2d(OG_F32, t, c->channels[0], NULL);
+    m->side = og_tensor_2d(OG_F32, t, c->channels[c->n - 1], NULL);
+    TRY(og__enc_state(&m->mem, &m->head, err));
+    return og__enc_state(&m->mem, &m->side, err);
+}
+
 static int load_weights(net *m, const og_node_cfg *cfg, og_err *err) {
     TRY(og_model_weights(cfg->model, cfg->folder, &m->mem.weights, err));
     og_bind *b = og_bind_create(m->mem.weights, "speaker_encoder.");
@@ -213,7 +235,10 @@ static int load(const og_node_cfg *cfg, int max_seconds, void **out, og_encoder_
     *d = dims_of(&m->cfg, max_seconds);
     rc = load_weights(m, cfg, err);
     if (rc < 0) goto fail;
+    rc = make_buffers(m, max_seconds, err);
+    if (rc < 0) goto fail;
     d->weight_bytes = m->mem.weight_bytes;
+    d->state_bytes = m->mem.state_bytes;
     *out = m;
     return 0;
 
@@ -274,41 +299,38 @@ static int gate(const net *m, og_exec *ex, og_tensor *g, const og_tensor *x, int
     return linear(ex, &out, &h, &m->blocks[i].se2, OG_ACT_SIGMOID);
 }
 
-static int se_res2net(const net *m, og_exec *ex, og_tensor *y, const og_tensor *x, int i) {
-    int64_t t = x->ne[0], w = x->ne[1];
-    size_t mark = og_exec_mark(ex);
-    og_tensor a = og__enc_mat(ex, t, w), b = og__enc_mat(ex, t, w);
-    og_tensor g = og_exec_alloc(ex, OG_F32, 1, &w);
-    TRY(linear(ex, &a, x, &m->blocks[i].tdnn1, OG_ACT_RELU));
-    TRY(res2net(m, ex, &b, &a, i));
-    TRY(linear(ex, &a, &b, &m->blocks[i].tdnn2, OG_ACT_RELU));
-    TRY(gate(m, ex, &g, &a, i));
-    TRY(og_op_scaled_add(ex, y, x, &a, &g));
-    og_exec_release(ex, mark);
-    og_tap(ex, y, TAP "blocks.%d", i);
+/* The first frames of a buffer. */
+static og_tensor frames_of(const og_tensor *buffer, int64_t t) {
+    return og_tensor_rows(buffer, 0, t);
+}
+
+/* Where block i writes: block 0 to head, the others into their columns of side. */
+static og_tensor output_of(const net *m, int i, int64_t t) {
+    og_tensor y = frames_of(i ? &m->side : &m->head, t);
+    int64_t w = m->cfg.channels[0];
+    return i ? og__enc_columns(&y, (i - 1) * w, w) : y;
+}
+
+static int first(const net *m, og_exec *ex, int64_t t, const og_tensor *samples) {
+    og_tensor mel = og__enc_mat(ex, t, MELS), y = output_of(m, 0, t);
+    TRY(og__enc_mel_run(&m->mel, ex, &mel, samples));
+    og_tap(ex, &mel, TAP "mel");
+    TRY(same(m, ex, &y, &mel, &m->first, 0));
+    og_tap(ex, &y, TAP "blocks.0");
     return 0;
 }
 
-/* x [T, all] of the frames. */
-static int frames(const net *m, og_exec *ex, og_tensor *x, const og_tensor *samples) {
-    const config *c = &m->cfg;
-    int64_t t = x->ne[0], w = c->channels[0];
-    int last = c->n - 1;
-    size_t mark = og_exec_mark(ex);
-    og_tensor side = og__enc_mat(ex, t, c->channels[last]), in = og__enc_mat(ex, t, w);
-    og_tensor mel = og__enc_mat(ex, t, MELS);
-    TRY(og__enc_mel_run(&m->mel, ex, &mel, samples));
-    og_tap(ex, &mel, TAP "mel");
-    TRY(same(m, ex, &in, &mel, &m->first, 0));
-    og_tap(ex, &in, TAP "blocks.0");
-    for (int i = 1; i < last; i++) {
-        og_tensor out = og__enc_columns(&side, (i - 1) * w, w);
-        TRY(se_res2net(m, ex, &out, &in, i));
-        in = out;
-    }
-    TRY(same(m, ex, x, &side, &m->mfa, last));
-    og_tap(ex, x, TAP "mfa");
-    og_exec_release(ex, mark);
+static int se_res2net(const net *m, og_exec *ex, int64_t t, int i) {
+    int64_t w = m->cfg.channels[0];
+    og_tensor x = output_of(m, i - 1, t), y = output_of(m, i, t);
+    og_tensor a = og__enc_mat(ex, t, w), b = og__enc_mat(ex, t, w);
+    og_tensor g = og_exec_alloc(ex, OG_F32, 1, &w);
+    TRY(linear(ex, &a, &x, &m->blocks[i].tdnn1, OG_ACT_RELU));
+    TRY(res2net(m, ex, &b, &a, i));
+    TRY(linear(ex, &a, &b, &m->blocks[i].tdnn2, OG_ACT_RELU));
+    TRY(gate(m, ex, &g, &a, i));
+    TRY(og_op_scaled_add(ex, &y, &x, &a, &g));
+    og_tap(ex, &y, TAP "blocks.%d", i);
     return 0;
 }
 
@@ -342,21 +364,28 @@ static int pool(const net *m, og_exec *ex, og_tensor *y, const og_tensor *x) {
     return linear(ex, y, &row, &m->fc, OG_ACT_NONE);
 }
 
-static int pieces(const void *arg, int64_t n) {
-    (void)arg, (void)n;
-    return 1;
-}
-
-static int piece(void *arg, og_exec *ex, int i, const og_tensor *samples, og_tensor *y) {
-    (void)i;
-    const net *m = arg;
-    int64_t t = og__enc_mel_frames(&m->mel, samples->ne[0]);
+static int finish(const net *m, og_exec *ex, int64_t t, og_tensor *y) {
+    int last = m->cfg.n - 1;
+    og_tensor side = frames_of(&m->side, t);
     *y = og__enc_mat(ex, 1, m->cfg.dim);
-    og_tensor x = og__enc_mat(ex, t, m->cfg.channels[m->cfg.n - 1]);
-    TRY(frames(m, ex, &x, samples));
+    og_tensor x = og__enc_mat(ex, t, m->cfg.channels[last]);
+    TRY(same(m, ex, &x, &side, &m->mfa, last));
+    og_tap(ex, &x, TAP "mfa");
     TRY(pool(m, ex, y, &x));
     og_tap(ex, y, TAP "embedding");
     return 0;
+}
+
+static int pieces(const void *arg, int64_t n) {
+    (void)n;
+    return ((const net *)arg)->cfg.n;
+}
+
+static int piece(void *arg, og_exec *ex, int i, const og_tensor *samples, og_tensor *y) {
+    const net *m = arg;
+    int64_t t = og__enc_mel_frames(&m->mel, samples->ne[0]);
+    if (i == 0) return first(m, ex, t, samples);
+    return i < m->cfg.n - 1 ? se_res2net(m, ex, t, i) : finish(m, ex, t, y);
 }
 
 /* ---- descriptor -------------------------------------------------------------------------------- */
