@@ -199,6 +199,7 @@ typedef struct og_node_cfg {
     int max_model_len;   /* positions per job */
     int max_batched_tokens; /* rows per step */
     size_t kv_bytes;     /* bound of the KV pool; 0: max_seqs x max_model_len */
+    int prefix_cache;    /* decoders: keep the KV of prompts that begin alike */
     const og_option_value *options;
     int n_options;
 } og_node_cfg;
@@ -215,7 +216,9 @@ typedef struct og_step_info {
 
 typedef struct og_node_stats {
     int slots, slots_used;
-    int64_t kv_pages, kv_pages_used;
+    int64_t kv_pages, kv_pages_used;  /* used: held by jobs or promised to them */
+    int64_t kv_pages_cached;          /* held by no job, kept for prompts that begin alike */
+    int64_t prefix_rows_hit, prefix_rows_total; /* prompt rows that were not computed; all */
     size_t weight_bytes, state_bytes;
     int64_t steps, rows;
     int64_t cache_hits, cache_misses; /* of results that are kept by content: encoders */

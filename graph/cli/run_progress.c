@@ -120,14 +120,22 @@ static void node_row(const og_plan_stage *st, int replica, const og_node_stats *
             weights, state, (long long)n->steps, (long long)n->rows);
 }
 
-static void node_table(og_engine *e, const og_plan *p) {
-    fprintf(stderr, "%-16s %10s %14s %12s %12s %9s %9s\n", "stage", "slots", "kv pages",
-            "weights", "state", "steps", "rows");
+static void prefix_row(const og_plan_stage *st, int replica, const og_node_stats *n) {
+    char name[96];
+    if (!n->prefix_rows_total) return;
+    snprintf(name, sizeof name, st->n_replicas > 1 ? "%s #%d" : "%s", st->name, replica);
+    fprintf(stderr, "%-16s %s: %lld of %lld prompt rows found, %lld pages kept\n",
+            "prefix cache", name, (long long)n->prefix_rows_hit,
+            (long long)n->prefix_rows_total, (long long)n->kv_pages_cached);
+}
+
+static void each_node(og_engine *e, const og_plan *p,
+                      void (*print)(const og_plan_stage *, int, const og_node_stats *)) {
     for (int i = 0; i < p->n_order; i++) {
         const og_plan_stage *st = &p->stages[p->order[i]];
         for (int r = 0; r < st->n_replicas; r++) {
             og_node_stats n = {0};
-            if (og_engine_node_stats(e, p->order[i], r, &n) == 0) node_row(st, r, &n);
+            if (og_engine_node_stats(e, p->order[i], r, &n) == 0) print(st, r, &n);
         }
     }
 }
@@ -147,7 +155,10 @@ void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) 
     struct rusage use;
     char text[160];
     og_engine_get_stats(e, &s);
-    node_table(e, p);
+    fprintf(stderr, "%-16s %10s %14s %12s %12s %9s %9s\n", "stage", "slots", "kv pages",
+            "weights", "state", "steps", "rows");
+    each_node(e, p, node_row);
+    each_node(e, p, prefix_row);
     if (q) {
         seconds_fact("queued", q->queued_s);
         seconds_fact("first output", q->first_output_s);

@@ -374,6 +374,7 @@ og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, int replica, og_exec *
         .max_model_len = s->max_model_len,
         .max_batched_tokens = s->max_num_batched_tokens,
         .kv_bytes = s->kv_bytes,
+        .prefix_cache = s->prefix_cache,
         .options = s->options,
         .n_options = s->n_options,
     };

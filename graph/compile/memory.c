@@ -34,6 +34,7 @@ static void limits(og__build *b, og_plan_stage *s) {
     s->max_num_batched_tokens = setting(b, s, "max_num_batched_tokens", DEFAULT_BATCHED);
     int64_t kv = og_overlay_int(b->overlay, s->name, "kv_cache_memory_bytes", 0);
     s->kv_bytes = kv > 0 ? (size_t)kv : 0;
+    s->prefix_cache = og_overlay_bool(b->overlay, s->name, "enable_prefix_caching", true);
 }
 
 static og_node_cfg node_cfg(const og__build *b, const og_plan_stage *s) {
@@ -47,6 +48,7 @@ static og_node_cfg node_cfg(const og__build *b, const og_plan_stage *s) {
         .max_model_len = s->max_model_len,
         .max_batched_tokens = s->max_num_batched_tokens,
         .kv_bytes = s->kv_bytes,
+        .prefix_cache = s->prefix_cache,
         .options = s->options,
         .n_options = s->n_options,
     };

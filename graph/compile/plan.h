@@ -128,6 +128,7 @@ typedef struct og_plan_stage {
     int n_replicas;
     int max_num_seqs, max_model_len, max_num_batched_tokens;
     size_t kv_bytes;           /* bound of the KV pool; 0: max_num_seqs x max_model_len */
+    bool prefix_cache;         /* decoders keep the KV of prompts that begin alike */
     og_sampling sampling;      /* constraints > overlay > generation_config > defaults */
     og_sampling head_sampling; /* of a depth head: the subtalker_* values */
     /* Nobody asked for sampling.max_tokens: admission may lower it so that the prompt fits */

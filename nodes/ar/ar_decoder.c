@@ -187,6 +187,7 @@ static int init_node(ar_node *n, og_err *err) {
     for (int i = 0; i < n->n_slots; i++) n->slots[i].index = i;
     rc = n->impl->load(cfg, &n->d, &n->model, err);
     if (!rc) rc = init_pools(n, err);
+    if (!rc) rc = og__ar_prefix_init(n, err);
     return rc ? rc : alloc_block(n, err);
 }
 
@@ -287,6 +288,7 @@ static void start(ar_node *n, ar_slot *s, og_job *job) {
     s->feed_next = s->feed_have = s->feed_ended = s->fill_ready = 0;
     s->pos = s->n_tokens = s->drop = s->muted = 0;
     s->sent = 0;
+    og__ar_prefix_start(n, s);
     s->max_prompt = most_prompt(n, job);
     s->sampling = job->sampling;
     s->min_tokens = job->sampling.min_tokens;
@@ -310,7 +312,7 @@ static int admit(og_node *node, og_job *job, og_err *err) {
     if (!s) return og_err_set(err, OG_EBUSY, "all %d slots are in use", n->n_slots);
     if (og__ar_pool_reserve(&n->pool, s->index, pages) < 0)
         return og_err_set(err, OG_EBUSY, "%d KV pages are needed, %d are free", pages,
-                          n->pool.n_free - n->pool.reserved);
+                          og__ar_pool_available(&n->pool));
     start(n, s, job);
     return 0;
 }
@@ -346,6 +348,9 @@ static void stats(const og_node *node, og_node_stats *out) {
                            .slots_used = n->n_used,
                            .kv_pages = n->pool.n_pages - 1,
                            .kv_pages_used = og__ar_pool_used(&n->pool),
+                           .kv_pages_cached = n->pool.index.n_cached,
+                           .prefix_rows_hit = n->shared_rows,
+                           .prefix_rows_total = n->prompt_rows,
                            .weight_bytes = n->model->weight_bytes,
                            .state_bytes = n->block_bytes + n->pool.bytes + n->depth.bytes,
                            .steps = n->steps,

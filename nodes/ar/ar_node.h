@@ -12,6 +12,7 @@
 
 #include "nodes/ar/ar.h"
 #include "nodes/ar/ar_kv.h"
+#include "nodes/encoder/enc_sha256.h"
 
 #define AR_MAX_SLOTS 1024
 #define AR_MAX_RECIPES 8 /* recipes one behind another on a port */
@@ -55,6 +56,7 @@ typedef struct ar_slot {
     int feed_ended, fill_ready;
 
     int32_t pos; /* positions in the KV */
+    og__sha256 hash; /* of the rows since the last full page, and the key of that page */
     int32_t max_prompt;
     int32_t n_tokens, min_tokens, max_tokens;
     int32_t drop;
@@ -119,6 +121,8 @@ typedef struct ar_node {
     ar_ctl ctl;
     ar_batch prompt_batch, feed_batch;
     int64_t steps, rows;
+    unsigned char prefix_root[AR_KEY]; /* the key before the first page */
+    int64_t prompt_rows, shared_rows;  /* of prompts; of them, those found in the cache */
 } ar_node;
 
 /* ar_rows.c */
@@ -135,6 +139,16 @@ og_row_state og__ar_input_peek(ar_input *in, og_term *terms, int *n_terms);
 void og__ar_input_take(ar_input *in);
 void og__ar_input_clear(ar_input *in); /* keeps the buffers */
 void og__ar_input_free(ar_input *in);
+
+/* ar_prefix.c: pages of prompts that begin alike; all but init do nothing when it is off. */
+int og__ar_prefix_init(ar_node *n, og_err *err);
+void og__ar_prefix_start(const ar_node *n, ar_slot *s);
+/* Pass over full pages of the prompt that are there already. */
+void og__ar_prefix_skip(ar_node *n, ar_slot *s);
+/* The row at s->pos is computed in this step; its page is in the table. */
+void og__ar_prefix_row(ar_node *n, ar_slot *s, const og_term *terms, int n_terms);
+/* The rows of this step have run. */
+void og__ar_prefix_commit(ar_node *n);
 
 /* ar_step.c */
 int og__ar_step(og_node *node, og_step_info *info, og_err *err);

@@ -158,12 +158,18 @@ static void plan_prompt(ar_node *n, ar_slot *s) {
     og_err err = OG_ERR_INIT;
     int n_terms, added = 1, first = c->n_rows;
     og_row_state st;
+    og__ar_prefix_skip(n, s);
     while ((st = og__ar_input_peek(&s->prompt, terms, &n_terms)) == OG_ROW_READY) {
         if (c->n_rows == n->max_rows) break;
         added = too_long(n, s, &err);
         if (!added)
             added = og__ar_batch_add(n, &n->prompt_batch, &s->prompt, terms, n_terms, &err);
         if (added <= 0) break;
+        if (!extend(n, s, s->pos + 1)) {
+            cut_rows(n, first);
+            return;
+        }
+        og__ar_prefix_row(n, s, terms, n_terms);
         add_row(c, s, s->pos++, -1);
         og__ar_input_take(&s->prompt);
     }
@@ -173,10 +179,6 @@ static void plan_prompt(ar_node *n, ar_slot *s) {
         return;
     }
     if (c->n_rows > first) {
-        if (!extend(n, s, s->pos)) {
-            cut_rows(n, first);
-            return;
-        }
         c->keep[c->n_rows - 1] = s->index;
         end_segment(c);
     }
@@ -342,6 +344,7 @@ static int run(ar_node *n) {
     size_t mark = og_exec_mark(n->node.cfg.exec);
     int rc = og__ar_run_feed(n);
     if (!rc) rc = og__ar_run_stack(n);
+    if (!rc) og__ar_prefix_commit(n);
     if (!rc) rc = draw(n);
     og_exec_release(n->node.cfg.exec, mark);
     return rc;
