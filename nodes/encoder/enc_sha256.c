@@ -29,21 +29,32 @@ static void expand(uint32_t w[64], const unsigned char *p) {
     }
 }
 
+/* One round; the caller renames the eight variables instead of moving them. */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                               \
+    do {                                                                               \
+        uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +              \
+                     ((e & f) ^ (~e & g)) + K[i] + w[i];                               \
+        d += t;                                                                        \
+        h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +                       \
+            ((a & b) ^ (a & c) ^ (b & c));                                             \
+    } while (0)
+
 static void block(og__sha256 *s, const unsigned char *p) {
-    uint32_t w[64], v[8];
+    uint32_t w[64], a = s->h[0], b = s->h[1], c = s->h[2], d = s->h[3], e = s->h[4],
+                    f = s->h[5], g = s->h[6], h = s->h[7];
     expand(w, p);
-    memcpy(v, s->h, sizeof v);
-    for (int i = 0; i < 64; i++) {
-        uint32_t e = v[4], a = v[0];
-        uint32_t t1 = v[7] + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) +
-                      ((e & v[5]) ^ (~e & v[6])) + K[i] + w[i];
-        uint32_t t2 = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) +
-                      ((a & v[1]) ^ (a & v[2]) ^ (v[1] & v[2]));
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += t1;
-        v[0] = t1 + t2;
+    for (int i = 0; i < 64; i += 8) {
+        ROUND(a, b, c, d, e, f, g, h, i);
+        ROUND(h, a, b, c, d, e, f, g, i + 1);
+        ROUND(g, h, a, b, c, d, e, f, i + 2);
+        ROUND(f, g, h, a, b, c, d, e, i + 3);
+        ROUND(e, f, g, h, a, b, c, d, i + 4);
+        ROUND(d, e, f, g, h, a, b, c, i + 5);
+        ROUND(c, d, e, f, g, h, a, b, i + 6);
+        ROUND(b, c, d, e, f, g, h, a, i + 7);
     }
-    for (int i = 0; i < 8; i++) s->h[i] += v[i];
+    const uint32_t add[8] = {a, b, c, d, e, f, g, h};
+    for (int i = 0; i < 8; i++) s->h[i] += add[i];
 }
 
 void og__sha256_init(og__sha256 *s) {
