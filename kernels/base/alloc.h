@@ -23,6 +23,12 @@ void *og_calloc(size_t n, size_t size); /* zeroed; NULL on overflow of n * size 
 void *og_realloc(void *p, size_t size);
 void *og_aligned(size_t align, size_t size); /* zeroed; free with og_free */
 void og_free(void *p);                       /* NULL is fine */
+
+#define OG_LAZY_ALIGN 64
+/* A zeroed block, aligned to OG_LAZY_ALIGN, that takes memory only as it is touched: for
+ * pools that are planned for the worst case. Counts as one call and one block. */
+void *og_lazy(size_t size);
+void og_lazy_free(void *p); /* NULL is fine */
 char *og_strdup(const char *s);
 char *og_strndup(const char *s, size_t n);
 

@@ -6,14 +6,14 @@
 
 int og__host_alloc(og_device *dev, size_t bytes, void **out, og_err *err) {
     (void)dev;
-    *out = og_aligned(OG__SCRATCH_ALIGN, bytes);
+    *out = og_lazy(bytes);
     if (*out) return 0;
     return og_err_set(err, OG_ENOMEM, "no memory for %zu bytes", bytes);
 }
 
 void og__host_free(og_device *dev, void *p) {
     (void)dev;
-    og_free(p);
+    og_lazy_free(p);
 }
 
 static int ref_open(og_device *dev, og_err *err) {

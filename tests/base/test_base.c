@@ -2,7 +2,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "kernels/base/alloc.h"
@@ -60,6 +62,57 @@ static void test_live_count_and_overflow(void **state) {
     assert_int_equal(og_alloc_live(), before);
 }
 
+/* Small blocks and mapped ones: zeroed, aligned, counted, refused on demand. */
+static void test_lazy_blocks(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 100, (1 << 20) - 64, 1 << 20, 5000000};
+    long before = og_alloc_live();
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        long calls = og_alloc_calls();
+        unsigned char *p = og_lazy(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % OG_LAZY_ALIGN, 0);
+        assert_int_equal(og_alloc_live(), before + 1);
+        assert_int_equal(og_alloc_calls(), calls + 1);
+        for (size_t k = 0; k < sizes[i]; k += 97) assert_int_equal(p[k], 0);
+        memset(p, 0xff, sizes[i]);
+        og_lazy_free(p);
+        assert_int_equal(og_alloc_live(), before);
+        og_alloc_fail_at(1);
+        assert_null(og_lazy(sizes[i]));
+        assert_true(og_alloc_failed());
+    }
+    og_alloc_fail_at(0);
+    og_lazy_free(NULL);
+    assert_null(og_lazy(SIZE_MAX - 8));
+    assert_null(og_lazy(SIZE_MAX / 2));
+    assert_int_equal(og_alloc_live(), before);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+static long resident_pages(void) {
+    long all, resident;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld %ld", &all, &resident), 2);
+    fclose(f);
+    return resident;
+}
+
+static void test_lazy_blocks_take_what_is_touched(void **state) {
+    (void)state;
+    long page = sysconf(_SC_PAGESIZE), before = resident_pages();
+    char *p = og_lazy((size_t)1 << 30);
+    assert_non_null(p);
+    assert_true((resident_pages() - before) * page < 16 << 20);
+    memset(p + (100 << 20), 1, 64 << 20);
+    assert_true((resident_pages() - before) * page >= 64 << 20);
+    assert_true((resident_pages() - before) * page < 128 << 20);
+    og_lazy_free(p);
+    assert_true((resident_pages() - before) * page < 16 << 20);
+}
+#endif
+
 static void test_arena_keeps_everything(void **state) {
     (void)state;
     long before = og_alloc_live();
@@ -99,6 +152,10 @@ int main(void) {
         cmocka_unit_test(test_first_error_wins),
         cmocka_unit_test(test_codes_have_texts),
         cmocka_unit_test(test_nth_allocation_fails_once),
+        cmocka_unit_test(test_lazy_blocks),
+#if !defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(test_lazy_blocks_take_what_is_touched),
+#endif
         cmocka_unit_test(test_live_count_and_overflow),
         cmocka_unit_test(test_arena_keeps_everything),
         cmocka_unit_test(test_string_builder),
