@@ -9,7 +9,9 @@
 static const og__backend backend_plain;
 
 static int has_avx2(void) {
-#if defined(__x86_64__)
+#if defined(__clang__) && defined(__x86_64__) /* it may not know the name f16c */
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__x86_64__)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __builtin_cpu_supports("f16c");
 #else
