@@ -293,6 +293,25 @@ static int size_job(builder *b, og__job *j) {
     return 0;
 }
 
+static og__out *init_out(og__job *j, int p, const og_plan_port *port) {
+    og__out *o = &j->outs[p];
+    o->base.hooks = &og__engine_hooks;
+    o->job = j;
+    o->port = p;
+    o->dtype = port->dtype;
+    o->item_bytes = port->item_bytes;
+    bool scalar = port->type.kind == OG_TYPE_AUDIO || port->type.kind == OG_TYPE_TOKENS;
+    o->width = scalar ? 0 : port->width;
+    return o;
+}
+
+/* Most items of an output for so many input items; whole outputs may be fewer. */
+static int64_t most_items(const og_plan_stage *st, int port, int64_t items) {
+    int64_t fewer = st->node.in_items_per_out_item[port], per = st->ports[port].per_item;
+    if (fewer > 0) return (items + fewer - 1) / fewer;
+    return items * (per > 0 ? per : 1);
+}
+
 static int open_outs(builder *b, og__job *j) {
     const og_plan_stage *st = &b->p->stages[j->stage];
     int live = 0;
@@ -302,21 +321,14 @@ static int open_outs(builder *b, og__job *j) {
         if (!(port->flags & OG_PORT_OUT)) continue;
         bool read = is_read(b, port, &client);
         if (!is_tapped(b->r, st, port->name, &keep) && !read) continue;
-        og__out *o = &j->outs[p];
-        o->base.hooks = &og__engine_hooks;
-        o->job = j;
-        o->port = p;
-        o->dtype = port->dtype;
-        o->item_bytes = port->item_bytes;
-        bool scalar = port->type.kind == OG_TYPE_AUDIO || port->type.kind == OG_TYPE_TOKENS;
-        o->width = scalar ? 0 : port->width;
+        og__out *o = init_out(j, p, port);
         o->keep = keep;
         o->response = client;
         bool prompt = !(port->flags & OG_PORT_STREAM);
         if (st->kind == OG_KIND_AR)
             o->cap = prompt ? j->base.max_items : j->base.sampling.max_tokens;
         else
-            o->cap = (int64_t)j->base.max_items * (port->per_item ? port->per_item : 1);
+            o->cap = most_items(st, p, j->base.max_items);
         if (client && !keep)
             o->window = (int64_t)(b->r->e->opts.window_bytes / (o->item_bytes ? o->item_bytes : 1));
         int rc = og__out_map(o, b->err);
@@ -326,6 +338,60 @@ static int open_outs(builder *b, og__job *j) {
     }
     atomic_init(&j->live_outs, live);
     return 0;
+}
+
+/* ---- presets ----------------------------------------------------------------------- */
+
+static int preset_out(builder *b, const og__preset *s) {
+    og__job *j = find_job(b->r, s->stage, 0);
+    if (!j) {
+        if (!(j = new_job(b, s->stage, 0))) return no_memory(b);
+        j->retired = true;
+        atomic_store(&j->retire_posted, true);
+        b->r->n_preset_jobs++;
+    }
+    og__out *o = init_out(j, s->port, &b->p->stages[s->stage].ports[s->port]);
+    o->cap = s->n;
+    o->keep = true;
+    int rc = og__out_map(o, b->err);
+    if (rc < 0) return rc;
+    memcpy(o->buf, s->data, s->bytes);
+    atomic_store(&o->produced, s->n);
+    atomic_store(&o->last, true);
+    j->base.out[s->port] = &o->base;
+    return 0;
+}
+
+/* Whether every output of the stage that somebody reads is preset. */
+static int check_preset(builder *b, int field, int stage) {
+    const og_plan_stage *st = &b->p->stages[stage];
+    const og__job *j = find_job(b->r, stage, 0);
+    for (int i = 0; i < st->n_ports; i++) {
+        bool client = false;
+        bool read = (st->ports[i].flags & OG_PORT_OUT) && is_read(b, &st->ports[i], &client);
+        if (!read || (j && j->base.out[i])) continue;
+        og_err_set(b->err, OG_EREJECT, "the saved voice has no %s.%s, which this request needs",
+                   st->name, st->ports[i].name);
+        og_err_field(b->err, b->p->fields[field].name);
+        return OG_EREJECT;
+    }
+    return 0;
+}
+
+int og__request_preset(og_request *r, og_err *err) {
+    builder b = {.r = r, .p = r->e->plan, .err = err};
+    int rc = 0;
+    for (int i = 0; i < r->n_presets && rc == 0; i++)
+        if (r->stage_on[r->presets[i].stage]) rc = preset_out(&b, &r->presets[i]);
+    for (int i = 0; r->n_presets && i < b.p->n_edges && rc == 0; i++) {
+        const og_plan_edge *e = &b.p->edges[i];
+        bool media = !e->env && e->from[0].kind == OG_END_REQUEST && r->edge_on[i];
+        if (!media || r->clips[e->from[0].field].x) continue;
+        for (int k = 0; k < e->n_to && rc == 0; k++)
+            if (e->to[k].kind == OG_END_STAGE && r->stage_on[e->to[k].stage])
+                rc = check_preset(&b, e->from[0].field, e->to[k].stage);
+    }
+    return rc;
 }
 
 /* ---- response ---------------------------------------------------------------------- */
@@ -391,7 +457,7 @@ int og__request_build(og_request *r, og_err *err) {
         int rc = add_sink(&b, e);
         if (rc < 0) return rc;
     }
-    if (r->n_sinks == 0)
+    if (r->n_sinks == 0 && !r->taps_only)
         return og_err_set(err, OG_EINVAL, "this request has no output");
     return 0;
 }
