@@ -59,9 +59,12 @@ typedef struct og_request_desc {
     uint64_t seed;
     const og_request_tap *taps;
     int n_taps;
+    int taps_only;        /* run what the taps need and no more; nothing is answered */
 } og_request_desc;
 
-/* Check the fields and hand the request to the front door. Returns OG_EREJECT with
+/* An audio field takes the path of a clip or of a saved voice (voice.h).
+ *
+ * Check the fields and hand the request to the front door. Returns OG_EREJECT with
  * err->field for a fault in the request, OG_EBUSY when the queue is full. Faults found later
  * (a hook's reject, a request that can never fit) arrive as an ERROR event. */
 OG_MUST_CHECK int og_engine_submit(og_engine *e, const og_request_desc *desc,

@@ -46,7 +46,7 @@ void og__out_consume(og__out *o, int64_t n) {
             o->freed = upto;
         }
     }
-    og__executor_kick(o->job->ex);
+    if (o->job->ex) og__executor_kick(o->job->ex); /* none made a preset */
 }
 
 static int64_t room(const og_out *out) {

@@ -44,6 +44,7 @@ void og__request_unref(og_request *r) {
         og_free((char *)r->taps[i].stage);
         og_free((char *)r->taps[i].port);
     }
+    for (int i = 0; i < r->n_presets; i++) og_free(r->presets[i].data);
     for (int i = 0; r->clips && i < r->e->plan->n_fields; i++) og_audio_clear(&r->clips[i]);
     og_free(r->clips);
     json_decref(r->fields);

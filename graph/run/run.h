@@ -21,6 +21,7 @@
 
 #include "graph/hook/hook.h"
 #include "graph/run/engine.h"
+#include "graph/run/voice.h"
 #include "nodes/media/audio.h"
 #include "nodes/registry.h"
 
@@ -138,6 +139,14 @@ typedef struct og__edge_state { /* a hook edge of the request */
     og_hook_source sources[OG_MAX_PORTS];
 } og__edge_state;
 
+/* A whole output that is there from the start: its stage is not run for this request. */
+typedef struct og__preset {
+    int stage, port;
+    int64_t n; /* items */
+    size_t bytes;
+    void *data; /* owned */
+} og__preset;
+
 struct og_request {
     og_engine *e;
     uint64_t id, seed;
@@ -151,13 +160,17 @@ struct og_request {
     og__edge_state *edges; /* by edge of the plan */
     atomic_int hooks_left;
     og__job **jobs;
+    og__preset presets[OG_VOICE_MAX_PORTS];
+    int n_presets;
     int n_jobs, wave_from; /* jobs of the wave that is admitted next: [wave_from, n_jobs) */
+    int n_preset_jobs;     /* the first of them, which no executor has */
     bool built;            /* that wave has its jobs; the front door's */
     bool final;            /* no wave follows: the front door's, then everybody's */
     og__sink *sinks;
     int n_sinks;
     og_request_tap *taps;
     int n_taps;
+    bool taps_only; /* nothing is answered */
     og_request *next; /* queue */
     og_request *all_prev, *all_next; /* requests past the hooks; engine->mu */
     bool listed;
@@ -189,6 +202,11 @@ double og__now(void);
 void og__request_advance(og_request *r);
 /* Which stages the next wave has; r->final is set when none is left (waves.c). */
 void og__request_wave(og_request *r, unsigned char *stages);
+/* Jobs of the stages with presets, ended before anything begins (build.c). */
+OG_MUST_CHECK int og__request_preset(og_request *r, og_err *err);
+/* Outputs that the voice at path holds, as presets, and its facts (voice.c). */
+OG_MUST_CHECK int og__voice_read(og_request *r, int field, const char *path, json_t **facts,
+                                 og_err *err);
 /* Jobs, outs, feeders and sinks of the next wave (build.c). */
 OG_MUST_CHECK int og__request_build(og_request *r, og_err *err);
 

@@ -51,6 +51,18 @@ static void choose_seed(og_request *r, const og_request_desc *d) {
         r->seed = (uint64_t)(og__now() * 1e9);
 }
 
+/* A clip, or what was made of one; the facts are what hooks see of it. */
+static int read_clip(og_request *r, int field, const char *path, json_t **facts,
+                     og_err *err) {
+    og_audio *c = &r->clips[field];
+    if (og_voice_is(path)) return og__voice_read(r, field, path, facts, err);
+    int rc = og_audio_read(path, 0, c, err);
+    if (rc < 0) return rc == OG_ENOMEM ? rc : OG_EREJECT;
+    *facts = json_pack("{s:i,s:f,s:i}", "rate", c->source_rate, "seconds",
+                       (double)c->n / c->rate, "channels", c->source_channels);
+    return 0;
+}
+
 /* Audio fields are decoded here, once, at their own rate; hooks see facts instead of them. */
 static int decode_media(og_request *r, og_err *err) {
     const og_plan *p = r->e->plan;
@@ -62,18 +74,49 @@ static int decode_media(og_request *r, og_err *err) {
         const char *name = p->fields[i].name;
         const char *path = json_string_value(json_object_get(r->fields, name));
         if (p->fields[i].type.kind != OG_TYPE_AUDIO || !path) continue;
-        og_audio *c = &r->clips[i];
-        int rc = og_audio_read(path, 0, c, err);
+        json_t *facts = NULL;
+        int rc = read_clip(r, i, path, &facts, err);
         if (rc < 0) {
             og_err_field(err, name);
-            return rc == OG_ENOMEM ? rc : OG_EREJECT;
+            return rc;
         }
-        json_t *facts = json_pack("{s:i,s:f,s:i}", "rate", c->source_rate, "seconds",
-                                  (double)c->n / c->rate, "channels", c->source_channels);
         if (json_object_set_new(r->hook_fields, name, facts) < 0)
             return og_err_set(err, OG_ENOMEM, "no memory for the request");
     }
     return 0;
+}
+
+/* The fields, with those of a saved voice among them, as the plan wants them. */
+static int check_fields(og_request *r, const json_t *fields, og_err *err) {
+    json_t *body = fields ? json_copy((json_t *)fields) : json_null();
+    if (!body) return og_err_set(err, OG_ENOMEM, "no memory for the request");
+    int rc = og_voice_defaults(r->e->plan, body, err);
+    if (rc == 0) rc = og_plan_request_check(r->e->plan, body, &r->fields, NULL, err);
+    json_decref(body);
+    return rc;
+}
+
+static bool reaches(const og_plan_edge *e, const unsigned char *stages) {
+    bool any = false;
+    for (int i = 0; i < e->n_to; i++)
+        any |= e->to[i].kind == OG_END_STAGE && stages[e->to[i].stage];
+    return any;
+}
+
+/* Leave on what comes before the tapped ports, and nothing else. */
+static void narrow(og_request *r) {
+    const og_plan *p = r->e->plan;
+    unsigned char need[OG_PIPELINE_MAX_STAGES] = {0};
+    for (int i = 0; i < r->n_taps; i++) need[og_plan_find_stage(p, r->taps[i].stage)] = 1;
+    for (int s = p->n_order - 1; s >= 0; s--)
+        for (int i = 0; i < p->n_edges; i++) {
+            const og_plan_edge *e = &p->edges[i];
+            if (!r->edge_on[i] || !reaches(e, need)) continue;
+            for (int k = 0; k < e->n_from; k++)
+                if (e->from[k].kind == OG_END_STAGE) need[e->from[k].stage] = 1;
+        }
+    for (int s = 0; s < p->n_stages; s++) r->stage_on[s] &= need[s];
+    for (int i = 0; i < p->n_edges; i++) r->edge_on[i] &= reaches(&p->edges[i], need);
 }
 
 static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
@@ -84,10 +127,13 @@ static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
     if (!r->stage_on || !r->edge_on || !r->edges)
         return og_err_set(err, OG_ENOMEM, "no memory for the request");
     choose_seed(r, d);
-    int rc = og_plan_request_check(p, d->fields, &r->fields, NULL, err);
+    r->taps_only = d->taps_only && d->n_taps > 0;
+    int rc = check_fields(r, d->fields, err);
     if (rc == 0) rc = copy_taps(r, d, err);
     if (rc == 0) rc = decode_media(r, err);
     if (rc == 0) rc = og_plan_gate(p, r->fields, NULL, 0, r->stage_on, r->edge_on, err);
+    if (rc == 0 && r->taps_only) narrow(r);
+    if (rc == 0) rc = og__request_preset(r, err);
     if (rc < 0) return rc;
     r->hook_req.fields = r->hook_fields;
     r->hook_req.state = og_hook_state_create();

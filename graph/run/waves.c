@@ -66,7 +66,7 @@ static void hooks_done(og_request *r) {
         og_err_set(&err, st->hook.code, "%s", og_strerror(st->hook.code));
         og__request_fail(r, &err);
     }
-    og__front_push(r->e, r, r->n_jobs > 0);
+    og__front_push(r->e, r, r->n_jobs > r->n_preset_jobs);
     og__request_unref(r);
 }
 
