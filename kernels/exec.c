@@ -106,6 +106,10 @@ void og_exec_set_tap(og_exec *ex, og_tap_fn *fn, void *arg) {
     ex->tap_arg = arg;
 }
 
+int og_exec_tapped(const og_exec *ex) {
+    return ex->tap != NULL;
+}
+
 void og_tap(og_exec *ex, const og_tensor *t, const char *fmt, ...) {
     if (!ex->tap || ex->mode != OG_RUN) return;
     char name[128];

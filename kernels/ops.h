@@ -145,6 +145,7 @@ void og_graph_destroy(og_exec *ex, og_graph *g); /* NULL is fine */
  * compare tool and `run --tap-layers` stand on it. Costs one branch when fn is NULL. */
 typedef void og_tap_fn(void *arg, const char *name, const og_tensor *t);
 void og_exec_set_tap(og_exec *ex, og_tap_fn *fn, void *arg);
+int og_exec_tapped(const og_exec *ex); /* 1 while a tap listens */
 void og_tap(og_exec *ex, const og_tensor *t, const char *fmt, ...) OG_PRINTF(3, 4);
 
 /* ---- packed rows --------------------------------------------------------------- */

@@ -21,6 +21,11 @@ static int replica_in(const og_plan_stage *st, int group) {
     return 0;
 }
 
+/* What runs the stages that stay on the host. */
+static const char *host_backend(const og_plan *p) {
+    return strcmp(p->backend, "cuda") == 0 ? "cpu" : p->backend;
+}
+
 /* A group's executor; its nodes stand sinks first. */
 static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) {
     const og_plan_group *g = &e->plan->groups[index];
@@ -39,7 +44,7 @@ static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) 
         ex->stages[i] = g->stages[g->n_stages - 1 - i];
         ex->replicas[i] = replica_in(&e->plan->stages[ex->stages[i]], index);
     }
-    const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : e->plan->backend;
+    const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : host_backend(e->plan);
     int rc = og_device_open(backend, g->place.index, e->plan->threads, &ex->dev, err);
     if (rc == 0) rc = og_exec_create(ex->dev, 0, &ex->exec, err);
     return rc < 0 ? rc : og__executor_start(ex, err);

@@ -61,7 +61,7 @@ static size_t depth_bytes(const og_ar_dims *d, int slots) {
            ((size_t)slots * AR_DEPTH_PAGES((size_t)d->groups) + 1);
 }
 
-/* ---- one block of device memory --------------------------------------------------- */
+/* ---- two blocks of memory ---------------------------------------------------------- */
 
 typedef struct carver {
     char *base; /* NULL while counting */
@@ -103,19 +103,26 @@ static void carve_ctl(ar_node *n, carver *m) {
     c->feed_at = carve(m, r, i4);
     c->emit_slot = carve(m, s, i4);
     c->emit_row = carve(m, s, sizeof *c->emit_row);
-    c->ids = carve(m, s, i4);
     c->stop = carve(m, s * OG_MAX_STOP_IDS, i4);
     c->counts = carve(m, s * v, i4);
+    c->counted = carve(m, s, sizeof *c->counted);
     c->head_slot = carve(m, s, i4);
     c->head_row = carve(m, s, sizeof *c->head_row);
     c->frame = carve(m, s * g, i4);
+    c->head_at = carve(m, s, i4);
+    c->logits = carve(m, s * v, sizeof *c->logits);
 }
 
-static void carve_all(ar_node *n, carver *m) {
+static void carve_device(ar_node *n, carver *m) {
     size_t s = (size_t)n->n_slots, h = (size_t)n->d.hidden;
     size_t window = n->port_feed < 0 ? 0 : AR_FEED_WINDOW + 1;
     n->state = carve(m, s * h, sizeof *n->state);
     n->feed_rows = carve(m, s * window * h, sizeof *n->feed_rows);
+    n->drawn = carve(m, s * (size_t)n->d.groups, sizeof *n->drawn);
+}
+
+static void carve_shared(ar_node *n, carver *m) {
+    size_t s = (size_t)n->n_slots;
     n->frames = carve(m, s * (size_t)n->d.groups, sizeof *n->frames);
     n->history = carve(m, s * (size_t)n->d.vocab, sizeof *n->history);
     carve_ctl(n, m);
@@ -123,14 +130,20 @@ static void carve_all(ar_node *n, carver *m) {
     carve_batch(n, m, &n->feed_batch);
 }
 
-static int alloc_block(ar_node *n, og_err *err) {
-    carver m = {0};
-    carve_all(n, &m);
-    n->block_bytes = m.used;
-    int rc = og_device_alloc(n->dev, m.used, &n->block, err);
+static int alloc_blocks(ar_node *n, og_err *err) {
+    og_exec *ex = n->node.cfg.exec;
+    carver on_device = {0}, shared = {0};
+    carve_device(n, &on_device);
+    carve_shared(n, &shared);
+    n->block_bytes = on_device.used + shared.used;
+    int rc = og_device_alloc(n->dev, on_device.used, &n->block, err);
+    if (!rc) rc = og_shared_alloc(ex, shared.used, &n->shared, err);
     if (rc < 0) return rc;
-    m = (carver){.base = n->block};
-    carve_all(n, &m);
+    on_device = (carver){.base = n->block};
+    shared = (carver){.base = n->shared};
+    carve_device(n, &on_device);
+    carve_shared(n, &shared);
+    if (og_place_is_host(ex)) n->drawn = n->ctl.frame;
     return 0;
 }
 
@@ -142,35 +155,26 @@ static int init_pools(ar_node *n, og_err *err) {
     if (pages < 1)
         return og_err_set(err, OG_ELIMIT, "%zu bytes of KV hold no page of %d positions "
                           "(%zu bytes)", n->node.cfg.kv_bytes, OG_AR_PAGE, page_bytes(d));
-    int rc = og__ar_pool_init(&n->pool, n->dev, d->layers, d->kv_heads, d->head_dim,
+    int rc = og__ar_pool_init(&n->pool, n->node.cfg.exec, d->layers, d->kv_heads, d->head_dim,
                               n->n_slots, n->max_len, pages, err);
     if (rc < 0 || !d->depth_layers) return rc;
     int32_t each = AR_DEPTH_PAGES(d->groups);
-    rc = og__ar_pool_init(&n->depth, n->dev, d->depth_layers, d->depth_kv_heads,
+    rc = og__ar_pool_init(&n->depth, n->node.cfg.exec, d->depth_layers, d->depth_kv_heads,
                           d->depth_head_dim, n->n_slots, d->groups + 1, each * n->n_slots,
                           err);
     for (int i = 0; !rc && i < n->n_slots; i++) {
         rc = og__ar_pool_reserve(&n->depth, i, each);
         if (!rc) rc = og__ar_pool_extend(&n->depth, i, d->groups + 1);
     }
-    return rc;
-}
-
-/* The step reads and writes what the ops work on in place. */
-static int check_place(const ar_node *n, og_err *err) {
-    og_device_info info;
-    og_tensor probe = og_exec_alloc(n->node.cfg.exec, OG_F32, 1, (int64_t[]){0});
-    if (probe.place.kind == OG_PLACE_HOST) return 0;
-    og_device_info_get(n->dev, &info);
-    return og_err_set(err, OG_EUNSUPPORTED, "ar_decoder does not run on %s yet",
-                      info.backend);
+    return rc ? rc : og__ar_pool_fix(&n->depth, n->n_slots, err);
 }
 
 static int init_node(ar_node *n, og_err *err) {
     const og_node_cfg *cfg = &n->node.cfg;
-    int rc = check_place(n, err);
-    if (!rc) rc = read_dims(cfg->arch, cfg, &n->d, err);
+    int rc = read_dims(cfg->arch, cfg, &n->d, err);
     if (rc < 0) return rc;
+    n->ahead = !og_place_is_host(cfg->exec);
+    og_graphs_init(&n->graphs, cfg->exec);
     n->n_slots = cfg->max_seqs;
     n->max_len = cfg->max_model_len;
     n->max_rows = cfg->max_batched_tokens;
@@ -188,7 +192,7 @@ static int init_node(ar_node *n, og_err *err) {
     rc = n->impl->load(cfg, &n->d, &n->model, err);
     if (!rc) rc = init_pools(n, err);
     if (!rc) rc = og__ar_prefix_init(n, err);
-    return rc ? rc : alloc_block(n, err);
+    return rc ? rc : alloc_blocks(n, err);
 }
 
 static void destroy(og_node *node) {
@@ -199,6 +203,8 @@ static void destroy(og_node *node) {
         og__ar_input_free(&n->slots[i].feed);
         og_recipe_unref(n->slots[i].fill);
     }
+    og_graphs_free(&n->graphs, n->node.cfg.exec);
+    og_shared_free(n->node.cfg.exec, n->shared);
     og_device_free(n->dev, n->block);
     og__ar_pool_free(&n->depth);
     og__ar_pool_free(&n->pool);

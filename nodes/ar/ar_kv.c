@@ -1,5 +1,6 @@
 #include "nodes/ar/ar_kv.h"
 #include "kernels/base/alloc.h"
+#include "nodes/blocks/place.h"
 
 #include <string.h>
 
@@ -16,10 +17,10 @@ static int init_layers(ar_pool *p, int kv_heads, int head_dim, og_err *err) {
     int64_t ne[4] = {p->n_pages, OG_AR_PAGE, kv_heads, head_dim};
     for (int l = 0; l < p->n_layers; l++) {
         og_kv *kv = &p->layers[l];
-        kv->k = kv->v = og_tensor_nd(OG_F32, 4, ne, NULL);
+        kv->k = kv->v = og_place_on(p->ex, og_tensor_nd(OG_F32, 4, ne, NULL));
         size_t bytes = og_tensor_bytes(&kv->k);
-        int rc = og_device_alloc(p->dev, bytes, &kv->k.data, err);
-        if (!rc) rc = og_device_alloc(p->dev, bytes, &kv->v.data, err);
+        int rc = og_device_alloc(og_exec_device(p->ex), bytes, &kv->k.data, err);
+        if (!rc) rc = og_device_alloc(og_exec_device(p->ex), bytes, &kv->v.data, err);
         if (rc < 0) return rc;
         kv->table = p->table;
         kv->max_pages = p->max_pages;
@@ -29,9 +30,9 @@ static int init_layers(ar_pool *p, int kv_heads, int head_dim, og_err *err) {
     return 0;
 }
 
-int og__ar_pool_init(ar_pool *p, og_device *dev, int layers, int kv_heads, int head_dim,
+int og__ar_pool_init(ar_pool *p, og_exec *ex, int layers, int kv_heads, int head_dim,
                      int n_slots, int64_t max_positions, int32_t n_pages, og_err *err) {
-    *p = (ar_pool){.dev = dev, .n_pages = n_pages + 1, .n_layers = layers};
+    *p = (ar_pool){.ex = ex, .n_pages = n_pages + 1, .n_layers = layers};
     p->max_pages = og__ar_pages(max_positions);
     p->free = og_calloc((size_t)p->n_pages, sizeof *p->free);
     p->refs = og_calloc((size_t)p->n_pages, sizeof *p->refs);
@@ -41,12 +42,27 @@ int og__ar_pool_init(ar_pool *p, og_device *dev, int layers, int kv_heads, int h
     if (!p->free || !p->refs || !p->held || !p->promise || !p->layers)
         return og_err_set(err, OG_ENOMEM, "no memory for the tables of %d KV pages", n_pages);
     void *table;
-    size_t bytes = (size_t)n_slots * (size_t)p->max_pages * sizeof *p->table;
-    int rc = og_device_alloc(dev, bytes, &table, err);
+    p->table_bytes = (size_t)n_slots * (size_t)p->max_pages * sizeof *p->table;
+    int rc = og_shared_alloc(ex, p->table_bytes, &table, err);
     if (rc < 0) return rc;
     p->table = table;
     for (int32_t i = n_pages; i >= 1; i--) p->free[p->n_free++] = i;
     return init_layers(p, kv_heads, head_dim, err);
+}
+
+void og__ar_pool_show(ar_pool *p, const int32_t *table) {
+    for (int l = 0; l < p->n_layers; l++) p->layers[l].table = table;
+}
+
+int og__ar_pool_fix(ar_pool *p, int n_slots, og_err *err) {
+    og_tensor t = og_tensor_2d(OG_I32, n_slots, p->max_pages, p->table);
+    int rc = og_device_place(og_exec_device(p->ex), &t, &p->fixed, err);
+    if (rc < 0) {
+        p->fixed = (og_tensor){0};
+        return rc;
+    }
+    og__ar_pool_show(p, p->fixed.data);
+    return 0;
 }
 
 int og__ar_pool_keep(ar_pool *p, int n_slots, og_err *err) {
@@ -84,10 +100,12 @@ static void free_index(ar_index *x) {
 void og__ar_pool_free(ar_pool *p) {
     free_index(&p->index);
     for (int l = 0; p->layers && l < p->n_layers; l++) {
-        og_device_free(p->dev, p->layers[l].k.data);
-        og_device_free(p->dev, p->layers[l].v.data);
+        og_device_free(og_exec_device(p->ex), p->layers[l].k.data);
+        og_device_free(og_exec_device(p->ex), p->layers[l].v.data);
     }
-    if (p->table) og_device_free(p->dev, p->table);
+    if (og_tensor_present(&p->fixed))
+        og_device_unplace(og_exec_device(p->ex), &p->fixed);
+    if (p->table) og_shared_free(p->ex, p->table);
     og_free(p->layers);
     og_free(p->promise);
     og_free(p->held);

@@ -43,12 +43,14 @@ typedef struct ar_pool {
     int32_t reserved; /* promised to slots and not yet taken; never more than is available */
     int32_t *free;    /* [n_pages], a stack */
     int32_t *refs;    /* [n_pages] slots that hold the page */
-    int32_t *table;   /* [n_slots, max_pages], in device memory */
+    int32_t *table;   /* [n_slots, max_pages], shared with the device */
+    size_t table_bytes;
+    og_tensor fixed; /* a table that changes no more, on the device; rank 0: it may change */
     int32_t *held;    /* [n_slots] pages in the table */
     int32_t *promise; /* [n_slots] pages reserved and not yet taken */
     int n_layers;
     og_kv *layers;
-    og_device *dev;
+    og_exec *ex;
     size_t bytes; /* of all k and v */
     ar_index index;
 } ar_pool;
@@ -59,9 +61,13 @@ int32_t og__ar_pages(int64_t positions);
 
 /* A pool of n_pages (and the trash page) for slots of at most max_positions. A failed init
  * leaves a pool that og__ar_pool_free takes. */
-int og__ar_pool_init(ar_pool *p, og_device *dev, int layers, int kv_heads, int head_dim,
+int og__ar_pool_init(ar_pool *p, og_exec *ex, int layers, int kv_heads, int head_dim,
                      int n_slots, int64_t max_positions, int32_t n_pages, og_err *err);
 void og__ar_pool_free(ar_pool *p);
+/* Where ops find the table; after init it is the shared one. */
+void og__ar_pool_show(ar_pool *p, const int32_t *table);
+/* The pages of all slots stay as they are from here on: the device gets a table of its own. */
+int og__ar_pool_fix(ar_pool *p, int n_slots, og_err *err);
 
 /* Promise pages to a slot. OG_EBUSY when they are not there now. */
 int og__ar_pool_reserve(ar_pool *p, int slot, int32_t pages);

@@ -4,14 +4,21 @@
  * tells the ops lies in ar_ctl, which is written by the host before the ops are called; what
  * a job leaves from one step to the next lies in arrays that are addressed by slot.
  *
- * All of it is one block of device memory, laid out in ar_decoder.c. The host reads and
- * writes it in place, so the device must be the host.
+ * There are two blocks of memory, laid out in ar_decoder.c: one on the device for states and
+ * rows, and one that host and device share for the rest. The small arrays of ar_ctl that
+ * many ops read are staged: `seen` has the addresses under which ops find them in this step.
+ * On a host device all these are one and the same.
+ *
+ * Where a sync costs (any device but the host), a step runs ahead: the depth head draws frames
+ * for all rows that drew a first code, and the host decides afterwards which of them count.
  */
 #ifndef OG_AR_NODE_H
 #define OG_AR_NODE_H
 
 #include "nodes/ar/ar.h"
 #include "nodes/ar/ar_kv.h"
+#include "nodes/blocks/graphs.h"
+#include "nodes/blocks/place.h"
 #include "nodes/encoder/enc_sha256.h"
 
 #define AR_MAX_SLOTS 1024
@@ -80,6 +87,11 @@ typedef struct ar_batch {
     } memo[64];
 } ar_batch;
 
+typedef struct ar_counted {
+    int32_t slot, n_tokens;
+    uint32_t gen;
+} ar_counted;
+
 typedef struct ar_ctl {
     int n_rows, n_seg, n_decode; /* of this step's stack; decode rows come first */
     int n_emit, n_head;
@@ -90,13 +102,15 @@ typedef struct ar_ctl {
     int32_t *feed_at;         /* [R] where an evaluated feed row goes */
     int32_t *emit_slot;       /* [S] */
     og_sample_row *emit_row;  /* [S] */
-    int32_t *ids;             /* [S] what was drawn */
     int32_t *stop;            /* [S, OG_MAX_STOP_IDS] */
     int with_history;         /* some emitting job has a penalty */
     int32_t *counts;          /* [S, vocab] history of the emitting jobs */
+    ar_counted *counted;      /* [S] whose history each row of counts is */
     int32_t *head_slot;       /* [S] */
-    og_sample_row *head_row;  /* [S] */
-    int32_t *frame;           /* [S, groups] */
+    og_sample_row *head_row;  /* [S] of the emitting jobs, then of those with a frame */
+    int32_t *frame;           /* [S, groups] column 0 is what was drawn first */
+    int32_t *head_at;         /* [S] row in frame of each job with a frame */
+    float *logits;            /* [S, vocab] where a step runs ahead */
 } ar_ctl;
 
 typedef struct ar_node {
@@ -112,13 +126,17 @@ typedef struct ar_node {
     int n_used;
     ar_pool pool, depth;
 
-    void *block; /* device memory behind everything below */
-    size_t block_bytes;
+    int ahead;           /* a step runs ahead of the host's decisions */
+    void *block;         /* on the device: state, feed_rows, the frames that ops draw */
+    void *shared;        /* everything else below */
+    size_t block_bytes;  /* of both */
     float *state;     /* [S, hidden] normed state of each slot's last row */
     float *feed_rows; /* [S, AR_FEED_WINDOW + 1, hidden], the last one is the fill row */
     int32_t *frames;  /* [S, groups] last frame */
     int32_t *history; /* [S, vocab] */
-    ar_ctl ctl;
+    ar_ctl ctl, seen;
+    int32_t *drawn;   /* [S, groups] frames where ops draw them; on the host ctl.frame */
+    og_graphs graphs;
     ar_batch prompt_batch, feed_batch;
     int64_t steps, rows;
     unsigned char prefix_root[AR_KEY]; /* the key before the first page */
@@ -154,13 +172,20 @@ void og__ar_prefix_commit(ar_node *n);
 int og__ar_step(og_node *node, og_step_info *info, og_err *err);
 int og__ar_measure(og_node *node, og_err *err);
 
-/* ar_ops.c: the ops of a step, in RUN and in MEASURE; what they read stands in ctl. */
+/* ar_ops.c: the ops of a step, in RUN and in MEASURE; what they read stands in ctl and, under
+ * the ops' addresses, in seen. */
+/* Show the ops what stands in ctl: the first thing once it is complete. The addresses follow
+ * from the counts in ctl alone. */
+int og__ar_stage(ar_node *n);
 int og__ar_run_feed(ar_node *n);
 int og__ar_run_stack(ar_node *n);
 /* *logits [n_emit, vocab] is scratch of the step. */
 int og__ar_run_logits(ar_node *n, og_tensor *logits);
 int og__ar_run_sample(ar_node *n, og_tensor *logits, int from, int count, int n_stop);
 int og__ar_run_head(ar_node *n);
+/* What a step that runs ahead has to tell the host, there after a sync. */
+int og__ar_fetch_logits(ar_node *n, const og_tensor *logits);
+int og__ar_fetch_frames(ar_node *n);
 
 /* ar_decoder.c */
 void og__ar_slot_end(ar_node *n, ar_slot *s); /* to AR_DONE: gives pages and inputs back */

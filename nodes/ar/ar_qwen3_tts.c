@@ -31,7 +31,7 @@ typedef struct talker_cfg {
 
 typedef struct talker {
     og_ar_model base; /* first */
-    og_device *dev;
+    og_store store;
     talker_cfg c;
     og_weights *weights;
     og_decoder net;                 /* talker.model.* */
@@ -42,8 +42,7 @@ typedef struct talker {
     og_tensor embed[MAX_GROUPS];    /* group g: [vocab, H], then [codebook, H] */
     og_tensor lm_head[MAX_GROUPS];  /* head g-1 draws group g: [codebook, Hc] */
     og_depth depth;
-    int32_t *sum_off, *sum_table;   /* a frame's groups as a row program, for max_rows */
-    uint8_t *allowed;
+    og_tensor sum_off, sum_table;   /* a frame's groups as a row program, for max_rows */
 } talker;
 
 static const talker *as_talker(const og_ar_model *m) {
@@ -124,9 +123,9 @@ static int dims(const json_t *section, og_ar_dims *d, og_err *err) {
 static int bind_nets(talker *m, og_bind *b, og_err *err) {
     m->net.tap = "talker";
     m->depth.net.tap = "code_predictor";
-    int rc = og_decoder_bind(&m->net, &m->c.talker, m->dev, b, "model.", err);
+    int rc = og_decoder_bind(&m->net, &m->c.talker, &m->store, b, "model.", err);
     if (rc < 0) return rc;
-    return og_decoder_bind(&m->depth.net, &m->c.pred, m->dev, b, "code_predictor.model.",
+    return og_decoder_bind(&m->depth.net, &m->c.pred, &m->store, b, "code_predictor.model.",
                            err);
 }
 
@@ -176,44 +175,55 @@ static size_t count_bytes(const talker *m) {
     return sum;
 }
 
-static int device_i32(talker *m, int64_t n, int32_t **out, og_err *err) {
-    void *p = NULL;
-    int rc = og_device_alloc(m->dev, (size_t)n * sizeof **out, &p, err);
-    *out = p;
-    return rc;
+static int make_i32(talker *m, int64_t n, og_tensor *t, int32_t **v, og_err *err) {
+    *t = og_tensor_1d(OG_I32, n, NULL);
+    *v = og_store_make(&m->store, t, err);
+    return *v ? 0 : OG_ENOMEM;
 }
 
 /* Row i of the program is groups 0 .. G-1 of frame i; its indices are the codes themselves. */
 static int make_frame_sum(talker *m, int rows, og_err *err) {
     int g = m->c.groups;
-    int rc = device_i32(m, rows + 1, &m->sum_off, err);
-    if (!rc) rc = device_i32(m, (int64_t)rows * g, &m->sum_table, err);
+    int32_t *off, *table;
+    int rc = make_i32(m, rows + 1, &m->sum_off, &off, err);
+    if (!rc) rc = make_i32(m, (int64_t)rows * g, &m->sum_table, &table, err);
     if (rc < 0) return rc;
-    for (int i = 0; i <= rows; i++) m->sum_off[i] = i * g;
-    for (int i = 0; i < rows * g; i++) m->sum_table[i] = i % g;
+    for (int i = 0; i <= rows; i++) off[i] = i * g;
+    for (int i = 0; i < rows * g; i++) table[i] = i % g;
     return 0;
 }
 
 static int make_mask(talker *m, og_err *err) {
-    void *p = NULL;
-    int rc = og_device_alloc(m->dev, (size_t)m->c.vocab, &p, err);
-    if (rc < 0) return rc;
-    m->allowed = p;
-    memset(m->allowed, 1, (size_t)m->c.vocab - BANNED_TOP);
-    memset(m->allowed + m->c.vocab - BANNED_TOP, 0, BANNED_TOP);
-    m->allowed[m->c.eos] = 1;
-    m->base.allowed = og_tensor_1d(OG_U8, m->c.vocab, m->allowed);
+    m->base.allowed = og_tensor_1d(OG_U8, m->c.vocab, NULL);
+    uint8_t *allowed = og_store_make(&m->store, &m->base.allowed, err);
+    if (!allowed) return OG_ENOMEM;
+    memset(allowed, 1, (size_t)m->c.vocab - BANNED_TOP);
+    memset(allowed + m->c.vocab - BANNED_TOP, 0, BANNED_TOP);
+    allowed[m->c.eos] = 1;
     return 0;
+}
+
+static int place_all(talker *m, og_err *err) {
+    og_tensor *one[] = {&m->text_embedding, &m->fc1,        &m->fc1_bias,   &m->fc2,
+                        &m->fc2_bias,       &m->codec_head, &m->embed[0],   &m->depth.proj,
+                        &m->depth.proj_bias, &m->sum_off,   &m->sum_table,  &m->base.allowed};
+    int rc = og_decoder_place(&m->net, &m->store, err);
+    if (!rc) rc = og_decoder_place(&m->depth.net, &m->store, err);
+    for (size_t i = 0; !rc && i < sizeof one / sizeof *one; i++)
+        rc = og_store_place(&m->store, one[i], err);
+    for (int g = 1; !rc && g < m->c.groups; g++) {
+        rc = og_store_place(&m->store, &m->embed[g], err);
+        if (!rc) rc = og_store_place(&m->store, &m->lm_head[g - 1], err);
+    }
+    return rc;
 }
 
 static void unload(og_ar_model *base) {
     if (!base) return;
     talker *m = (talker *)(void *)base;
-    og_decoder_free(&m->net, m->dev);
-    og_decoder_free(&m->depth.net, m->dev);
-    og_device_free(m->dev, m->sum_off);
-    og_device_free(m->dev, m->sum_table);
-    og_device_free(m->dev, m->allowed);
+    og_decoder_free(&m->net);
+    og_decoder_free(&m->depth.net);
+    og_store_free(&m->store);
     og_free(m);
 }
 
@@ -229,13 +239,14 @@ static int load(const og_node_cfg *cfg, const og_ar_dims *d, og_ar_model **out,
     (void)d;
     talker *m = og_calloc(1, sizeof *m);
     if (!m) return og_err_set(err, OG_ENOMEM, "no memory for a talker");
-    m->dev = og_exec_device(cfg->exec);
+    og_store_init(&m->store, cfg->exec);
     const json_t *section = og_model_config(cfg->model, cfg->folder, cfg->arch->section, err);
     int rc = read_cfg(section, &m->c, err);
     if (!rc) rc = og_model_weights(cfg->model, cfg->folder, &m->weights, err);
     if (!rc) rc = bind_all(m, err);
     if (!rc) rc = make_frame_sum(m, most_rows(cfg), err);
     if (!rc) rc = make_mask(m, err);
+    if (!rc) rc = place_all(m, err);
     if (rc < 0) {
         unload(&m->base);
         return rc;
@@ -265,8 +276,8 @@ static int text_rows(const talker *m, og_exec *ex, og_tensor *y, const og_tensor
 static int frame_rows(const talker *m, og_exec *ex, og_tensor *y, const og_tensor *codes) {
     return og_op_row_sum(ex, y, &(og_row_prog){.tables = m->embed,
                                                .n_tables = m->c.groups,
-                                               .off = m->sum_off,
-                                               .table = m->sum_table,
+                                               .off = m->sum_off.data,
+                                               .table = m->sum_table.data,
                                                .index = codes->data});
 }
 

@@ -97,8 +97,9 @@ void og__ar_batch_fullest(const ar_node *n, ar_batch *b) {
 static og_tensor args_of(const ar_node *n, const ar_batch *b, int table) {
     const og_row_table *tab = &n->d.tables[table];
     og_dtype type = tab->arg == OG_TABLE_VECTOR ? OG_F32 : OG_I32;
-    if (tab->arg == OG_TABLE_ID) return og_tensor_1d(type, b->n_args[table], b->args[table]);
-    return og_tensor_2d(type, b->n_args[table], tab->width, b->args[table]);
+    og_tensor t = og_tensor_2d(type, b->n_args[table], tab->width, b->args[table]);
+    if (tab->arg == OG_TABLE_ID) t = og_tensor_1d(type, b->n_args[table], b->args[table]);
+    return og_place_on(n->node.cfg.exec, t);
 }
 
 int og__ar_batch_run(ar_node *n, ar_batch *b, og_tensor *y) {

@@ -215,11 +215,10 @@ static int finite_row(const float *x, int n) {
     return !bad;
 }
 
-static void find_broken(ar_node *n, const og_tensor *logits, uint8_t *broken) {
-    for (int i = 0; i < n->ctl.n_emit; i++) {
-        const float *row = (const float *)logits->data + (size_t)i * (size_t)n->d.vocab;
-        broken[i] = !finite_row(row, n->d.vocab);
-    }
+static void find_broken(ar_node *n, const float *logits, uint8_t *broken) {
+    size_t vocab = (size_t)n->d.vocab;
+    for (int i = 0; i < n->ctl.n_emit; i++)
+        broken[i] = !finite_row(logits + (size_t)i * vocab, n->d.vocab);
 }
 
 static void describe(ar_node *n, int i) {
@@ -229,9 +228,39 @@ static void describe(ar_node *n, int i) {
     c->emit_row[i] = s->row;
     c->emit_row[i].count = (uint64_t)s->n_tokens;
     c->emit_row[i].min_tokens = s->min_tokens;
+    c->head_row[i] = s->head_row;
+    c->head_row[i].count = (uint64_t)s->n_tokens;
     memcpy(c->stop + (size_t)i * OG_MAX_STOP_IDS, p->stop, sizeof p->stop);
     c->with_history |= p->repetition_penalty != 1.0f || p->presence_penalty != 0.0f ||
                        p->frequency_penalty != 0.0f;
+}
+
+/* Row i of counts = the history of the job; mostly it stands there from the last step. */
+static void count_history(ar_node *n, int i) {
+    ar_ctl *c = &n->ctl;
+    size_t v = (size_t)n->d.vocab;
+    const ar_slot *s = &n->slots[c->emit_slot[i]];
+    ar_counted *k = &c->counted[i];
+    if (k->slot == s->index && k->gen == s->gen && k->n_tokens == s->n_tokens) return;
+    memcpy(c->counts + (size_t)i * v, n->history + (size_t)s->index * v,
+           v * sizeof *c->counts);
+    *k = (ar_counted){s->index, s->n_tokens, s->gen};
+}
+
+static void note_token(ar_node *n, const ar_slot *s, int i, int32_t id) {
+    ar_ctl *c = &n->ctl;
+    size_t v = (size_t)n->d.vocab;
+    n->history[(size_t)s->index * v + (size_t)id]++;
+    if (!c->with_history) return;
+    c->counts[(size_t)i * v + (size_t)id]++;
+    c->counted[i].n_tokens++;
+}
+
+static void describe_all(ar_node *n) {
+    ar_ctl *c = &n->ctl;
+    c->with_history = 0;
+    for (int i = 0; i < c->n_emit; i++) describe(n, i);
+    for (int i = 0; c->with_history && i < c->n_emit; i++) count_history(n, i);
 }
 
 static int same_stops(const ar_node *n, int a, int b) {
@@ -244,13 +273,7 @@ static int same_stops(const ar_node *n, int a, int b) {
 /* One launch for each run of jobs with the same stop ids. */
 static int sample(ar_node *n, og_tensor *logits) {
     ar_ctl *c = &n->ctl;
-    size_t v = (size_t)n->d.vocab;
     int rc = 0;
-    c->with_history = 0;
-    for (int i = 0; i < c->n_emit; i++) describe(n, i);
-    for (int i = 0; c->with_history && i < c->n_emit; i++)
-        memcpy(c->counts + (size_t)i * v, n->history + (size_t)c->emit_slot[i] * v,
-               v * sizeof *c->counts);
     for (int from = 0, to; !rc && from < c->n_emit; from = to) {
         for (to = from + 1; to < c->n_emit && same_stops(n, from, to);) to++;
         int n_stop = n->slots[c->emit_slot[from]].sampling.n_stop;
@@ -271,11 +294,23 @@ static int judge(ar_node *n, ar_slot *s, int32_t id) {
     return 0;
 }
 
+/* Job i goes on to a frame. Ahead of the host that is there, else the head takes the rows
+ * that are left, which close up. */
+static void go_on(ar_node *n, const ar_slot *s, int i, int32_t id) {
+    ar_ctl *c = &n->ctl;
+    int k = c->n_head++;
+    c->head_slot[k] = s->index;
+    c->head_at[k] = n->ahead ? i : k;
+    if (n->ahead) return;
+    c->head_row[k] = c->head_row[i];
+    c->frame[(size_t)k * (size_t)n->d.groups] = id;
+}
+
 static void choose(ar_node *n, const uint8_t *broken) {
     ar_ctl *c = &n->ctl;
     for (int i = 0; i < c->n_emit; i++) {
         ar_slot *s = &n->slots[c->emit_slot[i]];
-        int32_t id = c->ids[i];
+        int32_t id = c->frame[(size_t)i * (size_t)n->d.groups];
         if (broken[i] || id < 0 || id >= n->d.vocab) {
             og_err err = OG_ERR_INIT;
             og_err_set(&err, OG_EINTERNAL, "token %d at position %d: %s", s->n_tokens, s->pos,
@@ -284,46 +319,60 @@ static void choose(ar_node *n, const uint8_t *broken) {
             fail(n, s, &err);
             continue;
         }
-        n->history[(size_t)s->index * (size_t)n->d.vocab + (size_t)id]++;
-        uint64_t count = (uint64_t)s->n_tokens++;
-        if (!judge(n, s, id)) continue;
-        int k = c->n_head++;
-        c->head_slot[k] = s->index;
-        c->head_row[k] = s->head_row;
-        c->head_row[k].count = count;
-        c->frame[(size_t)k * (size_t)n->d.groups] = id;
+        note_token(n, s, i, id);
+        s->n_tokens++;
+        if (judge(n, s, id)) go_on(n, s, i, id);
     }
 }
 
 /* ---- handing on ------------------------------------------------------------------ */
 
-static void put(ar_node *n, ar_slot *s, int port, const void *item, size_t bytes) {
+/* A view to write the next item to; NULL when the job has no use for it. */
+static void *room_for(ar_node *n, ar_slot *s, int port) {
     og_tensor view;
-    if (port < 0 || s->state == AR_DONE || !s->job->out[port]) return;
-    if (s->muted || s->n_tokens <= s->drop) return;
-    if (og_out_reserve(s->job->out[port], 1, &view) < 0) {
-        og_err err = OG_ERR_INIT;
-        og_err_set(&err, OG_EINTERNAL, "no room in %s, which had room when the step began",
-                   n->node.cfg.arch->ports[port].name);
-        fail(n, s, &err);
-        return;
-    }
-    memcpy(view.data, item, bytes);
+    if (port < 0 || s->state == AR_DONE || !s->job->out[port]) return NULL;
+    if (s->muted || s->n_tokens <= s->drop) return NULL;
+    if (og_out_reserve(s->job->out[port], 1, &view) == 0) return view.data;
+    og_err err = OG_ERR_INIT;
+    og_err_set(&err, OG_EINTERNAL, "no room in %s, which had room when the step began",
+               n->node.cfg.arch->ports[port].name);
+    fail(n, s, &err);
+    return NULL;
+}
+
+static void put(ar_node *n, ar_slot *s, int port, const int32_t *item, size_t bytes) {
+    void *to = room_for(n, s, port);
+    if (!to) return;
+    memcpy(to, item, bytes);
     commit(s, port, 1, 0);
 }
 
-static void hand_on(ar_node *n) {
+/* The state lies on the device. */
+static int put_state(ar_node *n, ar_slot *s) {
+    og_exec *ex = n->node.cfg.exec;
+    size_t h = (size_t)n->d.hidden;
+    void *to = room_for(n, s, n->port_hidden);
+    if (!to) return 0;
+    int rc = og_exec_fetch(ex, to, n->state + (size_t)s->index * h, h * sizeof(float));
+    if (!rc) rc = og_exec_sync(ex);
+    if (!rc) commit(s, n->port_hidden, 1, 0);
+    return rc;
+}
+
+static int hand_on(ar_node *n) {
     ar_ctl *c = &n->ctl;
-    size_t g = (size_t)n->d.groups, h = (size_t)n->d.hidden;
-    for (int k = 0; k < c->n_head; k++) {
+    size_t g = (size_t)n->d.groups;
+    int rc = 0;
+    for (int k = 0; !rc && k < c->n_head; k++) {
         ar_slot *s = &n->slots[c->head_slot[k]];
-        const int32_t *frame = c->frame + (size_t)k * g;
+        const int32_t *frame = c->frame + (size_t)c->head_at[k] * g;
         memcpy(n->frames + (size_t)s->index * g, frame, g * sizeof *frame);
         s->state = AR_DECODE;
         put(n, s, n->port_codes, frame, g * sizeof *frame);
         put(n, s, n->port_tokens, frame, sizeof *frame);
-        put(n, s, n->port_hidden, n->state + (size_t)s->index * h, h * sizeof(float));
+        rc = put_state(n, s);
     }
+    return rc;
 }
 
 static int draw(ar_node *n) {
@@ -332,20 +381,67 @@ static int draw(ar_node *n) {
     if (!n->ctl.n_emit) return 0;
     int rc = og__ar_run_logits(n, &logits);
     if (rc < 0) return rc;
-    find_broken(n, &logits, broken);
+    find_broken(n, logits.data, broken);
     if ((rc = sample(n, &logits)) < 0) return rc;
     choose(n, broken);
     if ((rc = og__ar_run_head(n)) < 0) return rc;
-    hand_on(n);
-    return 0;
+    return hand_on(n);
+}
+
+/* ---- ahead of the host ----------------------------------------------------------- */
+
+/* What follows from here on is launched in one go; the host is asked afterwards. */
+static int ahead_ops(void *arg, og_exec *ex) {
+    ar_node *n = arg;
+    og_tensor logits;
+    int rc = og__ar_run_stack(n);
+    if (rc < 0 || !n->ctl.n_emit) return rc;
+    size_t mark = og_exec_mark(ex);
+    rc = og__ar_run_logits(n, &logits);
+    if (!rc) rc = og__ar_fetch_logits(n, &logits);
+    if (!rc) rc = sample(n, &logits);
+    og_exec_release(ex, mark);
+    if (!rc) rc = og__ar_run_head(n);
+    return rc ? rc : og__ar_fetch_frames(n);
+}
+
+/* What the ops of a step of decode rows alone depend on; 0 for any other step. */
+static uint64_t shape_of(const ar_node *n) {
+    const ar_ctl *c = &n->ctl;
+    if (!c->n_rows || c->n_rows != c->n_decode || c->n_seg != c->n_rows ||
+        c->n_emit != c->n_rows)
+        return 0;
+    for (int i = 1; i < c->n_emit; i++)
+        if (!same_stops(n, 0, i)) return 0;
+    uint64_t n_stop = (uint64_t)n->slots[c->emit_slot[0]].sampling.n_stop;
+    return (uint64_t)c->n_rows << 16 | n_stop << 1 | (uint64_t)c->with_history;
+}
+
+static int run_ahead(ar_node *n) {
+    og_exec *ex = n->node.cfg.exec;
+    uint8_t broken[AR_MAX_SLOTS];
+    uint64_t shape = shape_of(n);
+    int rc = shape ? og_graphs_run(&n->graphs, ex, shape, ahead_ops, n) : ahead_ops(n, ex);
+    if (!rc) rc = og_exec_sync(ex);
+    if (rc < 0) return rc;
+    og__ar_prefix_commit(n);
+    find_broken(n, n->ctl.logits, broken);
+    choose(n, broken);
+    return hand_on(n);
 }
 
 static int run(ar_node *n) {
     size_t mark = og_exec_mark(n->node.cfg.exec);
-    int rc = og__ar_run_feed(n);
-    if (!rc) rc = og__ar_run_stack(n);
-    if (!rc) og__ar_prefix_commit(n);
-    if (!rc) rc = draw(n);
+    describe_all(n);
+    int rc = og__ar_stage(n);
+    if (!rc) rc = og__ar_run_feed(n);
+    if (!rc && n->ahead) {
+        rc = run_ahead(n);
+    } else if (!rc) {
+        rc = og__ar_run_stack(n);
+        if (!rc) og__ar_prefix_commit(n);
+        if (!rc) rc = draw(n);
+    }
     og_exec_release(n->node.cfg.exec, mark);
     return rc;
 }
@@ -371,19 +467,18 @@ int og__ar_step(og_node *node, og_step_info *info, og_err *err) {
 static int measure_shapes(ar_node *n) {
     ar_ctl *c = &n->ctl;
     og_tensor logits;
-    int rc = 0;
     og__ar_batch_fullest(n, &n->feed_batch);
-    rc = og__ar_run_feed(n);
+    c->n_rows = n->max_rows;
+    c->n_seg = c->n_decode = c->n_emit = c->n_head = n->n_slots;
+    c->with_history = 1;
+    int rc = og__ar_stage(n);
+    if (!rc) rc = og__ar_run_feed(n);
     for (int decode = 0; !rc && decode <= n->n_slots; decode += n->n_slots) {
         og__ar_batch_fullest(n, &n->prompt_batch);
-        c->n_rows = n->max_rows;
-        c->n_decode = decode;
+        n->seen.n_decode = decode;
         n->prompt_batch.n_rows = n->max_rows - decode;
-        c->n_seg = n->n_slots;
         rc = og__ar_run_stack(n);
     }
-    c->n_emit = c->n_head = n->n_slots;
-    c->with_history = 1;
     if (!rc) rc = og__ar_run_logits(n, &logits);
     if (!rc) rc = og__ar_run_sample(n, &logits, 0, n->n_slots, OG_MAX_STOP_IDS);
     return rc ? rc : og__ar_run_head(n);

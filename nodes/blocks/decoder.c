@@ -125,7 +125,7 @@ static void fill_inv_freq(float *f, const og_decoder_cfg *c) {
         f[i] = (float)(1.0 / pow((double)c->theta, 2.0 * i / c->head_dim));
 }
 
-int og_decoder_bind(og_decoder *net, const og_decoder_cfg *c, og_device *dev, og_bind *b,
+int og_decoder_bind(og_decoder *net, const og_decoder_cfg *c, og_store *store, og_bind *b,
                     const char *prefix, og_err *err) {
     og_decoder_layer *layers = og_calloc((size_t)c->layers, sizeof *layers);
     if (!layers) return og_err_set(err, OG_ENOMEM, "no memory for %d layers", c->layers);
@@ -139,16 +139,30 @@ int og_decoder_bind(og_decoder *net, const og_decoder_cfg *c, og_device *dev, og
                         .tap = net->tap};
     for (int i = 0; i < c->layers; i++) bind_layer(&layers[i], c, b, prefix, i);
     og_bind_get(b, &net->final_norm, og_ne1(c->hidden), "%snorm.weight", prefix);
-    void *f;
-    int rc = og_device_alloc(dev, (size_t)c->head_dim / 2 * sizeof(float), &f, err);
-    if (rc < 0) return rc;
+    net->inv_freq = og_tensor_1d(OG_F32, c->head_dim / 2, NULL);
+    float *f = og_store_make(store, &net->inv_freq, err);
+    if (!f) return OG_ENOMEM;
     fill_inv_freq(f, c);
-    net->inv_freq = og_tensor_1d(OG_F32, c->head_dim / 2, f);
     return 0;
 }
 
-void og_decoder_free(og_decoder *net, og_device *dev) {
-    if (net->inv_freq.data) og_device_free(dev, net->inv_freq.data);
+int og_decoder_place(og_decoder *net, og_store *store, og_err *err) {
+    og_decoder_layer *layers = (og_decoder_layer *)(uintptr_t)net->layers;
+    int rc = og_store_place(store, &net->inv_freq, err);
+    if (!rc) rc = og_store_place(store, &net->final_norm, err);
+    for (int i = 0; i < net->n_layers; i++) {
+        og_decoder_layer *l = &layers[i];
+        og_tensor *all[] = {&l->input_norm, &l->q,      &l->k,      &l->v,
+                            &l->o,          &l->q_norm, &l->k_norm, &l->attn_scale,
+                            &l->post_norm,  &l->gate,   &l->up,     &l->down,
+                            &l->mlp_scale};
+        for (size_t k = 0; !rc && k < sizeof all / sizeof *all; k++)
+            rc = og_store_place(store, all[k], err);
+    }
+    return rc;
+}
+
+void og_decoder_free(og_decoder *net) {
     og_free((void *)(uintptr_t)net->layers);
     *net = (og_decoder){0};
 }

@@ -8,13 +8,16 @@
  *     rc = og_decoder_cfg_read(section, "code_predictor_config.", &c, err);
  *     c.qk_norm = 1;
  *     og_decoder net = {0};
- *     rc = og_decoder_bind(&net, &c, dev, bind, "code_predictor.model.", err);
+ *     rc = og_decoder_bind(&net, &c, &store, bind, "code_predictor.model.", err);
+ *     rc = og_bind_finish(bind, err);
+ *     rc = og_decoder_place(&net, &store, err);
  *     ...
- *     og_decoder_free(&net, dev);
+ *     og_decoder_free(&net);
  */
 #ifndef OG_BLOCKS_DECODER_H
 #define OG_BLOCKS_DECODER_H
 
+#include "nodes/blocks/place.h"
 #include "nodes/node.h"
 
 #ifdef __cplusplus
@@ -43,9 +46,11 @@ int64_t og_decoder_params(const og_decoder_cfg *c);
 /* Bind layers.N.* and norm.weight below prefix (after the binder's own prefix); faults of
  * names and shapes wait for og_bind_finish. net must be zeroed; og_decoder_free takes it
  * also after a failure. tap names stay with the caller (net->tap). */
-OG_MUST_CHECK int og_decoder_bind(og_decoder *net, const og_decoder_cfg *c, og_device *dev,
+OG_MUST_CHECK int og_decoder_bind(og_decoder *net, const og_decoder_cfg *c, og_store *store,
                                   og_bind *b, const char *prefix, og_err *err);
-void og_decoder_free(og_decoder *net, og_device *dev);
+/* Bring all weights to the store's device, once the binder has finished. */
+OG_MUST_CHECK int og_decoder_place(og_decoder *net, og_store *store, og_err *err);
+void og_decoder_free(og_decoder *net); /* the weights are the store's */
 /* Bytes of all bound weights. */
 size_t og_decoder_bytes(const og_decoder *net);
 

@@ -60,30 +60,21 @@ static int linear(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor
 }
 
 /* The caller's rows at the time resolution of level i. */
-static og_rows at_level(const net *m, int i, const og_rows *frames) {
+static og_rows at_level(const net *m, int i) {
     const og__voc_level *l = &m->level[i];
+    const og_rows *frames = &m->step.frames;
     if (i == 0) return *frames;
-    for (int r = 0; r < frames->n; r++) {
-        for (int k = 0; k < l->times; k++) l->slot[r * l->times + k] = frames->slot[r];
-    }
-    for (int s = 0; s <= frames->n_seg; s++) l->cu[s] = frames->cu[s] * l->times;
-    return (og_rows){frames->n * l->times, frames->n_seg, l->slot, NULL, l->cu};
+    return (og_rows){frames->n * l->times, frames->n_seg, l->slot, NULL, l->cu_seen};
 }
 
 /* ---- the network, from codes to samples ------------------------------------------- */
 
-static int quantizer(net *m, og_exec *ex, og_tensor *x, const int32_t *codes, int rows) {
-    int groups = m->cfg.groups, semantic = m->cfg.semantic, rest = groups - semantic;
-    for (int r = 0; r < rows; r++) {
-        memcpy(m->first_index + r * semantic, codes + r * groups,
-               (size_t)semantic * sizeof *codes);
-        memcpy(m->rest_index + r * rest, codes + r * groups + semantic,
-               (size_t)rest * sizeof *codes);
-    }
-    og_row_prog first = {m->codebook, semantic, m->first_off, m->first_table,
-                         m->first_index};
-    og_row_prog other = {m->codebook + semantic, rest, m->rest_off, m->rest_table,
-                         m->rest_index};
+static int quantizer(net *m, og_exec *ex, og_tensor *x, int64_t rows) {
+    int semantic = m->cfg.semantic, rest = m->cfg.groups - semantic;
+    og_row_prog first = {m->codebook, semantic, m->first_off.data, m->first_table.data,
+                         m->step.first_index};
+    og_row_prog other = {m->codebook + semantic, rest, m->rest_off.data,
+                         m->rest_table.data, m->step.rest_index};
     og_epilogue add = {OG_ACT_NONE, NULL, x};
     size_t mark = og_exec_mark(ex);
     og_tensor sum = mat(ex, rows, m->cfg.codebook_dim / 2);
@@ -97,12 +88,11 @@ static int quantizer(net *m, og_exec *ex, og_tensor *x, const int32_t *codes, in
 }
 
 /* y [n, latent] from the sums of the quantizer. */
-static int pre_net(net *m, og_exec *ex, og_tensor *y, const int32_t *codes,
-                   const og_rows *rows) {
+static int pre_net(net *m, og_exec *ex, og_tensor *y, const og_rows *rows) {
     size_t mark = og_exec_mark(ex);
     og_tensor q = mat(ex, rows->n, m->cfg.codebook_dim);
     og_tensor h = mat(ex, rows->n, m->cfg.width);
-    TRY(quantizer(m, ex, &q, codes, rows->n));
+    TRY(quantizer(m, ex, &q, rows->n));
     TRY(conv(ex, y, &q, &m->pre_conv, rows, 1));
     og_tap(ex, y, "code2wav.pre_conv");
     TRY(linear(ex, &h, y, &m->in_w, &m->in_b, NULL));
@@ -176,20 +166,19 @@ static int64_t widest(const net *m, int frames) {
 }
 
 /* audio [n * samples, 1] from x [n * ups, latent]. */
-static int decoder(net *m, og_exec *ex, og_tensor *audio, const og_tensor *x,
-                   const og_rows *frames) {
+static int decoder(net *m, og_exec *ex, og_tensor *audio, const og_tensor *x) {
     int level = m->cfg.n_up, at = 0;
-    og_rows rows = at_level(m, level, frames);
+    og_rows rows = at_level(m, level);
     size_t mark = og_exec_mark(ex);
     og_tensor buf[3];
     for (int i = 0; i < 3; i++) {
-        buf[i] = og_exec_alloc(ex, OG_F32, 1, (int64_t[]){widest(m, frames->n)});
+        buf[i] = og_exec_alloc(ex, OG_F32, 1, (int64_t[]){widest(m, m->step.frames.n)});
     }
     og_tensor h = part(&buf[0], rows.n, m->cfg.channels);
     TRY(conv(ex, &h, x, &m->first, &rows, 1));
     og_tap(ex, &h, "code2wav.decoder.0");
     for (int i = 0; i < m->cfg.n_blocks; i++) {
-        og_rows rows_up = at_level(m, ++level, frames);
+        og_rows rows_up = at_level(m, ++level);
         TRY(block(m, ex, buf, &at, &h, i, &rows, &rows_up));
         rows = rows_up;
     }
@@ -200,25 +189,84 @@ static int decoder(net *m, og_exec *ex, og_tensor *audio, const og_tensor *x,
     return 0;
 }
 
-static int forward(void *arg, og_exec *ex, og_tensor *audio, const int32_t *codes,
-                   const og_rows *frames) {
+/* All ops of a step: nothing here may depend on the contents of memory. */
+static int network(void *arg, og_exec *ex) {
     net *m = arg;
-    int64_t samples = (int64_t)frames->n * m->cfg.samples_per_frame;
-    og_tensor y = mat(ex, samples, 1);
+    og_rows rows = at_level(m, 0);
     size_t mark = og_exec_mark(ex);
-    og_tensor x = mat(ex, frames->n, m->cfg.latent);
-    og_rows rows = *frames;
-    TRY(pre_net(m, ex, &x, codes, frames));
+    og_tensor x = mat(ex, rows.n, m->cfg.latent);
+    TRY(og_op_scatter_rows(ex, &m->all_slots, &m->step.slot_values, &m->step.slot_ids));
+    TRY(pre_net(m, ex, &x, &rows));
     for (int i = 0; i < m->cfg.n_up; i++) {
-        og_rows rows_up = at_level(m, i + 1, frames);
+        og_rows rows_up = at_level(m, i + 1);
         og_tensor up = mat(ex, rows_up.n, m->cfg.latent);
         TRY(upsample(m, ex, &up, &x, i, &rows, &rows_up));
         x = up;
         rows = rows_up;
     }
-    TRY(decoder(m, ex, &y, &x, frames));
+    TRY(decoder(m, ex, &m->step.y, &x));
     og_exec_release(ex, mark);
-    *audio = og_tensor_view(&y, 1, &samples);
+    return 0;
+}
+
+/* Indices and rows of this step, on the host. */
+static void describe(net *m, const int32_t *codes, const og_rows *frames) {
+    int groups = m->cfg.groups, semantic = m->cfg.semantic, rest = groups - semantic;
+    for (int r = 0; r < frames->n; r++) {
+        memcpy(m->first_index + r * semantic, codes + r * groups,
+               (size_t)semantic * sizeof *codes);
+        memcpy(m->rest_index + r * rest, codes + r * groups + semantic,
+               (size_t)rest * sizeof *codes);
+    }
+    for (int i = 1, k = 0; i < m->n_levels; i++) {
+        const og__voc_level *l = &m->level[i];
+        for (int s = 0; s <= frames->n_seg; s++) l->cu[s] = frames->cu[s] * l->times;
+        for (int s = 0; s < frames->n_seg; s++, k++) {
+            int empty = l->cu[s] == l->cu[s + 1];
+            m->slot_ids[k] = empty ? -1 : l->at + l->cu[s];
+            m->slot_values[k] = empty ? 0 : frames->slot[frames->cu[s]];
+        }
+    }
+}
+
+static void *staged(og_exec *ex, const int32_t *host, int64_t n, int *rc) {
+    const void *seen = NULL;
+    if (*rc >= 0) *rc = og_exec_stage(ex, host, (size_t)n * sizeof *host, &seen);
+    return (void *)(uintptr_t)seen;
+}
+
+/* The sizes follow from n and n_seg alone, and with them the addresses. */
+static int stage(net *m, og_exec *ex, const og_rows *frames) {
+    int64_t n = frames->n, seg = frames->n_seg, slots = seg * (m->n_levels - 1);
+    og__voc_step *t = &m->step;
+    int rc = og_exec_stage_begin(ex);
+    if (rc < 0) return rc;
+    t->frames = (og_rows){frames->n, frames->n_seg, staged(ex, frames->slot, n, &rc),
+                          staged(ex, frames->pos, 3 * n, &rc),
+                          staged(ex, frames->cu, seg + 1, &rc)};
+    t->first_index = staged(ex, m->first_index, n * m->cfg.semantic, &rc);
+    t->rest_index =
+        staged(ex, m->rest_index, n * (m->cfg.groups - m->cfg.semantic), &rc);
+    for (int i = 1; i < m->n_levels; i++)
+        m->level[i].cu_seen = staged(ex, m->level[i].cu, seg + 1, &rc);
+    void *ids = staged(ex, m->slot_ids, slots, &rc);
+    void *values = staged(ex, m->slot_values, slots, &rc);
+    t->slot_ids = og_place_on(ex, og_tensor_1d(OG_I32, slots, ids));
+    t->slot_values = og_place_on(ex, og_tensor_2d(OG_I32, slots, 1, values));
+    int ended = og_exec_stage_end(ex);
+    return rc < 0 ? rc : ended;
+}
+
+static int forward(void *arg, og_exec *ex, og_tensor *audio, const int32_t *codes,
+                   const og_rows *frames) {
+    net *m = arg;
+    int64_t samples = (int64_t)frames->n * m->cfg.samples_per_frame;
+    uint64_t key = (uint64_t)frames->n << 32 | (uint64_t)frames->n_seg;
+    describe(m, codes, frames);
+    TRY(stage(m, ex, frames));
+    m->step.y = mat(ex, samples, 1);
+    TRY(og_graphs_run(&m->graphs, ex, key, network, m));
+    *audio = og_tensor_view(&m->step.y, 1, &samples);
     og_tap(ex, audio, "code2wav.audio");
     return 0;
 }

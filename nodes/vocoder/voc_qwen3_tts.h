@@ -3,6 +3,8 @@
 #ifndef OG_VOC_QWEN3_TTS_H
 #define OG_VOC_QWEN3_TTS_H
 
+#include "nodes/blocks/graphs.h"
+#include "nodes/blocks/place.h"
 #include "nodes/vocoder/vocoder.h"
 
 enum {
@@ -54,16 +56,30 @@ typedef struct og__voc_block {
     og__voc_unit unit[VOC_UNITS];
 } og__voc_block;
 
-/* Rows at one time resolution: frames times `times`. */
+/* Rows at one time resolution: frames times `times`. Ops ask for the slot of a segment at its
+ * first row, so that no other entry of slot is ever written. */
 typedef struct og__voc_level {
     int times;
-    int32_t *slot, *cu;
+    int32_t at;      /* of its first row in all_slots */
+    int32_t *slot;   /* on the device */
+    int32_t *cu;     /* on the host, and below as ops see it in this step */
+    const int32_t *cu_seen;
 } og__voc_level;
+
+/* What one step runs on, as ops see it. */
+typedef struct og__voc_step {
+    og_rows frames;
+    const int32_t *first_index, *rest_index; /* of the two quantizer sums */
+    og_tensor slot_ids, slot_values;         /* what goes into all_slots */
+    og_tensor y;                             /* samples */
+} og__voc_step;
 
 typedef struct og__voc_net {
     og__voc_cfg cfg;
     og_vocoder_limits lim;
+    og_exec *ex;
     og_device *dev;
+    og_store store; /* weights, and tables that never change */
     size_t weight_bytes;
 
     og_tensor *codebook; /* [groups] of f32 [codebook_size, codebook_dim / 2] */
@@ -80,10 +96,15 @@ typedef struct og__voc_net {
     og__voc_conv last;
 
     /* The row programs of the two quantizer sums; only the indices change. */
-    int32_t *first_off, *first_table, *first_index;
-    int32_t *rest_off, *rest_table, *rest_index;
+    og_tensor first_off, first_table, rest_off, rest_table;
+    int32_t *first_index, *rest_index;
     og__voc_level
         level[1 + 2 * VOC_MAX_STAGES]; /* frames, after each up, after each block */
+    int n_levels;
+    og_tensor all_slots;               /* i32 [rows of all levels but the first, 1] */
+    int32_t *slot_ids, *slot_values;   /* [slots] of each level */
+    og__voc_step step;
+    og_graphs graphs;
 
     og_tensor **states; /* every state tensor above, [slots, ...] each */
     int n_states;

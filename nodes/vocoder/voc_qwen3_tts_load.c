@@ -1,11 +1,13 @@
 /* Qwen3-TTS code2wav: binding the weights, preparing them, and the states of the slots.
  *
- * Linear weights stay where the file was mapped. Convolutions are repacked once in their
- * own dtype and their file pages given back; codebooks and snakes become f32. */
+ * On a host device linear weights stay where the file was mapped. Convolutions are repacked
+ * once in their own dtype and their file pages given back; codebooks and snakes become f32.
+ * All of them go through the store, which brings them to the device. */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/base/alloc.h"
+#include "nodes/blocks/decoder.h"
 #include "nodes/vocoder/voc_qwen3_tts.h"
 
 typedef og__voc_net net;
@@ -186,13 +188,20 @@ static float value_at(const og_tensor *t, int64_t i) {
     return t->dtype == OG_BF16 ? og_bf16_to_f32(h) : og_f16_to_f32(h);
 }
 
+/* A tensor of device memory of its own, zeroed. */
+static int make_buffer(net *m, og_tensor *t, og_err *err) {
+    t->place = m->store.place;
+    t->data = dev_mem(m, og_tensor_bytes(t), err);
+    return t->data ? 0 : OG_ENOMEM;
+}
+
 /* embedding_sum over the number of its uses, which a dead row clamps at 1e-5. */
 static int make_codebook(net *m, int g, const og_tensor *sum, const og_tensor *usage,
                          og_err *err) {
     int64_t rows = sum->ne[0], width = sum->ne[1];
     og_tensor *t = &m->codebook[g];
     *t = og_tensor_2d(OG_F32, rows, width, NULL);
-    float *y = t->data = dev_mem(m, og_tensor_bytes(t), err);
+    float *y = og_store_make(&m->store, t, err);
     if (!y) return OG_ENOMEM;
     for (int64_t i = 0; i < rows; i++) {
         float n = value_at(usage, i);
@@ -201,7 +210,7 @@ static int make_codebook(net *m, int g, const og_tensor *sum, const og_tensor *u
             y[i * width + k] = value_at(sum, i * width + k) / n;
     }
     m->weight_bytes += og_tensor_bytes(t);
-    return 0;
+    return og_store_place(&m->store, t, err);
 }
 
 /* stride 0: an ordinary convolution, else a transposed one. The old tensor's file pages
@@ -214,8 +223,7 @@ static int repack(net *m, og_weights *w, og_tensor *t, int stride, og_err *err) 
         int64_t taps = (from.ne[2] + stride - 1) / stride;
         to = og_tensor_3d(from.dtype, stride * from.ne[1], taps, from.ne[0], NULL);
     }
-    to.data = dev_mem(m, og_tensor_bytes(&to), err);
-    if (!to.data) return OG_ENOMEM;
+    if (!og_store_make(&m->store, &to, err)) return OG_ENOMEM;
     if (stride == 0)
         og_pack_conv1d(&to, &from);
     else
@@ -223,29 +231,33 @@ static int repack(net *m, og_weights *w, og_tensor *t, int stride, og_err *err) 
     og_weights_drop_pages(w, &from);
     m->weight_bytes += og_tensor_bytes(&to);
     *t = to;
-    return 0;
+    return og_store_place(&m->store, t, err);
 }
 
 static int make_snake(net *m, og__voc_snake *s, og_err *err) {
     int64_t n = s->alpha.ne[0];
-    float *a = dev_mem(m, (size_t)n * 2 * sizeof *a, err);
+    og_tensor both = og_tensor_2d(OG_F32, 2, n, NULL);
+    float *a = og_store_make(&m->store, &both, err);
     if (!a) return OG_ENOMEM;
     float *b = a + n;
     for (int64_t i = 0; i < n; i++) {
         a[i] = (float)exp((double)value_at(&s->alpha, i));
         b[i] = 1.0f / ((float)exp((double)value_at(&s->inv_beta, i)) + 1e-9f);
     }
-    s->alpha = og_tensor_1d(OG_F32, n, a);
-    s->inv_beta = og_tensor_1d(OG_F32, n, b);
-    m->weight_bytes += (size_t)n * 2 * sizeof *a;
+    m->weight_bytes += og_tensor_bytes(&both);
+    int rc = og_store_place(&m->store, &both, err);
+    if (rc < 0) return rc;
+    og_tensor alpha = og_tensor_rows(&both, 0, 1), beta = og_tensor_rows(&both, 1, 1);
+    s->alpha = og_tensor_view(&alpha, 1, &n);
+    s->inv_beta = og_tensor_view(&beta, 1, &n);
     return 0;
 }
 
 static int make_state(net *m, og_tensor *state, int columns, int64_t channels,
                       og_err *err) {
     *state = og_tensor_3d(OG_F32, m->lim.slots, columns, channels, NULL);
-    state->data = dev_mem(m, og_tensor_bytes(state), err);
-    if (!state->data) return OG_ENOMEM;
+    int rc = make_buffer(m, state, err);
+    if (rc < 0) return rc;
     m->states[m->n_states++] = state;
     return 0;
 }
@@ -305,6 +317,39 @@ static size_t linear_bytes(const net *m) {
     return n;
 }
 
+/* What is left after the repacks: linear weights, norms, scales and biases. */
+static int place_transformer(net *m, og_err *err) {
+    og_tensor *one[] = {&m->proj_first, &m->proj_rest, &m->in_w,  &m->in_b,
+                        &m->out_w,      &m->out_b,     &m->first.b, &m->pre_conv.b,
+                        &m->last.b};
+    int rc = og_decoder_place(&m->stack, &m->store, err);
+    for (size_t i = 0; rc >= 0 && i < sizeof one / sizeof *one; i++)
+        rc = og_store_place(&m->store, one[i], err);
+    return rc;
+}
+
+static int place_rest(net *m, og_err *err) {
+    int rc = place_transformer(m, err);
+    for (int i = 0; i < m->cfg.n_up; i++) {
+        og__voc_upsample *u = &m->up[i];
+        og_tensor *t[] = {&u->up.b,  &u->dw_w,  &u->dw_b,  &u->norm_w, &u->norm_b,
+                          &u->pw1_w, &u->pw1_b, &u->pw2_w, &u->pw2_b,  &u->gamma};
+        for (size_t k = 0; rc >= 0 && k < sizeof t / sizeof *t; k++)
+            rc = og_store_place(&m->store, t[k], err);
+    }
+    for (int i = 0; i < m->cfg.n_blocks; i++) {
+        og__voc_block *b = &m->block[i];
+        if (rc >= 0) rc = og_store_place(&m->store, &b->up.b, err);
+        for (int j = 0; rc >= 0 && j < VOC_UNITS; j++) {
+            og__voc_unit *u = &b->unit[j];
+            rc = og_store_place(&m->store, &u->conv1.b, err);
+            if (rc >= 0) rc = og_store_place(&m->store, &u->conv2_w, err);
+            if (rc >= 0) rc = og_store_place(&m->store, &u->conv2_b, err);
+        }
+    }
+    return rc;
+}
+
 static int prepare(net *m, og_weights *w, const og_tensor *sum, const og_tensor *usage,
                    og_err *err) {
     const og__voc_cfg *c = &m->cfg;
@@ -331,28 +376,29 @@ static int make_kv(net *m, og_err *err) {
     const og__voc_cfg *c = &m->cfg;
     int ring = og__voc_kv_ring(c, &m->lim), slots = m->lim.slots;
     int64_t ne[] = {1 + (int64_t)slots * ring, VOC_KV_PAGE, c->n_kv_heads, c->head_dim};
-    int32_t *table = host_mem(m, (size_t)slots * (size_t)ring, sizeof *table, err);
+    og_tensor table = og_tensor_2d(OG_I32, slots, ring, NULL);
+    int32_t *page = og_store_make(&m->store, &table, err);
     m->kv = host_mem(m, (size_t)c->n_layers, sizeof *m->kv, err);
-    if (!table || !m->kv) return OG_ENOMEM;
+    if (!page || !m->kv) return OG_ENOMEM;
     for (int i = 0; i < slots * ring; i++)
-        table[i] = 1 + i; /* page 0 is the trash page */
-    for (int i = 0; i < c->n_layers; i++) {
+        page[i] = 1 + i; /* page 0 is the trash page */
+    int rc = og_store_place(&m->store, &table, err);
+    for (int i = 0; rc >= 0 && i < c->n_layers; i++) {
         og_kv *kv = &m->kv[i];
-        *kv =
-            (og_kv){.table = table, .max_pages = ring, .page = VOC_KV_PAGE, .ring = ring};
-        kv->k = og_tensor_nd(OG_F32, 4, ne, NULL);
-        kv->v = kv->k;
-        kv->k.data = dev_mem(m, og_tensor_bytes(&kv->k), err);
-        kv->v.data = dev_mem(m, og_tensor_bytes(&kv->v), err);
-        if (!kv->k.data || !kv->v.data) return OG_ENOMEM;
+        *kv = (og_kv){
+            .table = table.data, .max_pages = ring, .page = VOC_KV_PAGE, .ring = ring};
+        kv->k = kv->v = og_tensor_nd(OG_F32, 4, ne, NULL);
+        rc = make_buffer(m, &kv->k, err);
+        if (rc >= 0) rc = make_buffer(m, &kv->v, err);
     }
-    return 0;
+    return rc;
 }
 
 static int make_stack(net *m, og_err *err) {
     const og__voc_cfg *c = &m->cfg;
     int half = c->head_dim / 2;
-    float *f = dev_mem(m, (size_t)half * sizeof *f, err);
+    og_tensor freq = og_tensor_1d(OG_F32, half, NULL);
+    float *f = og_store_make(&m->store, &freq, err);
     if (!f) return OG_ENOMEM;
     for (int i = 0; i < half; i++) {
         f[i] = 1.0f / (float)pow((double)c->theta,
@@ -367,38 +413,53 @@ static int make_stack(net *m, og_err *err) {
                             .window = c->window,
                             .eps = c->eps,
                             .final_norm = norm,
-                            .inv_freq = og_tensor_1d(OG_F32, half, f),
+                            .inv_freq = freq,
                             .tap = "code2wav"};
     return 0;
 }
 
-/* Groups [from, from + n) of each frame, summed left to right. */
-static int make_program(net *m, int n, int32_t **off, int32_t **table, int32_t **index,
+/* n groups of each frame, summed left to right. */
+static int make_program(net *m, int n, og_tensor *off, og_tensor *table, int32_t **index,
                         og_err *err) {
-    size_t rows = (size_t)m->lim.max_rows;
-    *off = host_mem(m, rows + 1, sizeof **off, err);
-    *table = host_mem(m, rows * (size_t)n, sizeof **table, err);
-    *index = host_mem(m, rows * (size_t)n, sizeof **index, err);
-    if (!*off || !*table || !*index) return OG_ENOMEM;
-    for (int r = 0; r <= m->lim.max_rows; r++) (*off)[r] = r * n;
-    for (int i = 0; i < m->lim.max_rows * n; i++) (*table)[i] = i % n;
-    return 0;
+    int64_t rows = m->lim.max_rows;
+    *off = og_tensor_1d(OG_I32, rows + 1, NULL);
+    *table = og_tensor_1d(OG_I32, rows * n, NULL);
+    int32_t *at = og_store_make(&m->store, off, err);
+    int32_t *which = at ? og_store_make(&m->store, table, err) : NULL;
+    if (!which) return OG_ENOMEM;
+    for (int r = 0; r <= m->lim.max_rows; r++) at[r] = r * n;
+    for (int i = 0; i < m->lim.max_rows * n; i++) which[i] = i % n;
+    *index = host_mem(m, (size_t)rows * (size_t)n, sizeof **index, err);
+    if (!*index) return OG_ENOMEM;
+    int rc = og_store_place(&m->store, off, err);
+    return rc < 0 ? rc : og_store_place(&m->store, table, err);
 }
 
 static int make_levels(net *m, og_err *err) {
     const og__voc_cfg *c = &m->cfg;
-    int n = 1 + c->n_up + c->n_blocks, times = 1;
-    for (int i = 0; i < n; i++) {
+    size_t slots = (size_t)m->lim.slots;
+    int times = 1;
+    int64_t at = 0;
+    m->n_levels = 1 + c->n_up + c->n_blocks;
+    for (int i = 0; i < m->n_levels; i++) {
         og__voc_level *l = &m->level[i];
         if (i > 0) times *= i <= c->n_up ? c->up[i - 1] : c->rate[i - 1 - c->n_up];
         l->times = times;
         if (i == 0) continue; /* the caller's own rows */
-        l->slot =
-            host_mem(m, (size_t)m->lim.max_rows * (size_t)times, sizeof *l->slot, err);
-        l->cu = host_mem(m, (size_t)m->lim.slots + 1, sizeof *l->cu, err);
-        if (!l->slot || !l->cu) return OG_ENOMEM;
+        l->at = (int32_t)at;
+        at += (int64_t)m->lim.max_rows * times;
+        l->cu = host_mem(m, slots + 1, sizeof *l->cu, err);
+        if (!l->cu) return OG_ENOMEM;
     }
-    return 0;
+    m->all_slots = og_tensor_2d(OG_I32, at, 1, NULL);
+    int rc = make_buffer(m, &m->all_slots, err);
+    if (rc < 0) return rc;
+    for (int i = 1; i < m->n_levels; i++)
+        m->level[i].slot = (int32_t *)m->all_slots.data + m->level[i].at;
+    size_t all = slots * (size_t)m->n_levels;
+    m->slot_ids = host_mem(m, all, sizeof *m->slot_ids, err);
+    m->slot_values = host_mem(m, all, sizeof *m->slot_values, err);
+    return m->slot_ids && m->slot_values ? 0 : OG_ENOMEM;
 }
 
 /* ---- load ------------------------------------------------------------------------- */
@@ -406,6 +467,8 @@ static int make_levels(net *m, og_err *err) {
 void og__voc_unload(void *arg) {
     net *m = arg;
     if (!m) return;
+    og_graphs_free(&m->graphs, m->ex);
+    og_store_free(&m->store);
     for (int i = 0; i < m->n_dev; i++) og_device_free(m->dev, m->dev_mem[i]);
     for (int i = 0; i < m->n_host; i++) og_free(m->host_mem[i]);
     og_free(m->states);
@@ -440,7 +503,10 @@ int og__voc_load(const og_node_cfg *node, const og_vocoder_limits *lim, void **o
     net *m = og_calloc(1, sizeof *m);
     if (!m) return og_err_set(err, OG_ENOMEM, "no memory for a vocoder");
     m->lim = *lim;
+    m->ex = node->exec;
     m->dev = og_exec_device(node->exec);
+    og_store_init(&m->store, node->exec);
+    og_graphs_init(&m->graphs, node->exec);
     rc = og__voc_config(root, &m->cfg, err);
     if (rc >= 0) rc = create_lists(m, err);
     if (rc < 0) goto fail;
@@ -452,6 +518,7 @@ int og__voc_load(const og_node_cfg *node, const og_vocoder_limits *lim, void **o
     int semantic = m->cfg.semantic, rest = m->cfg.groups - semantic;
     rc = load_weights(m, node, err);
     if (rc >= 0) rc = make_stack(m, err);
+    if (rc >= 0) rc = place_rest(m, err);
     if (rc >= 0) rc = make_kv(m, err);
     if (rc >= 0) {
         rc = make_program(m, semantic, &m->first_off, &m->first_table, &m->first_index,

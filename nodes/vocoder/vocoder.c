@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/base/alloc.h"
+#include "nodes/blocks/place.h"
 
 typedef enum slot_state {
     SLOT_FREE,
@@ -48,6 +49,7 @@ typedef struct vocoder {
     take *takes;
     int n_takes;
     int32_t *row_codes, *row_slot, *row_pos, *row_cu;
+    float *fetched; /* the samples of a step, where the device is not the host */
     int cursor; /* the slot that the next step serves first */
     int64_t steps, rows;
 } vocoder;
@@ -118,6 +120,13 @@ static int plan_memory(vocoder *v, og_err *err) {
         return og_err_set(err, OG_ENOMEM,
                           "no memory for %zu vocoder queues of %zu frames", slots, len);
     }
+    if (!og_place_is_host(v->node.cfg.exec)) {
+        void *p = NULL;
+        size_t samples = rows * (size_t)v->dims.samples_per_item;
+        int rc = og_shared_alloc(v->node.cfg.exec, samples * sizeof(float), &p, err);
+        if (rc < 0) return rc;
+        v->fetched = p;
+    }
     for (size_t i = 0; i < slots; i++) {
         v->slots[i].codes = v->queue_codes + i * len * groups;
         v->slots[i].mute = v->queue_mute + i * len;
@@ -129,6 +138,7 @@ static void destroy(og_node *n) {
     vocoder *v = (vocoder *)n;
     if (!v) return;
     if (v->net) v->impl->unload(v->net);
+    og_shared_free(n->cfg.exec, v->fetched);
     og_free(v->row_cu);
     og_free(v->row_pos);
     og_free(v->row_slot);
@@ -380,25 +390,33 @@ static og_rows deal(vocoder *v) {
     return (og_rows){row, n_seg, v->row_slot, v->row_pos, v->row_cu};
 }
 
-static int hand_on(vocoder *v, take *t, const og_tensor *audio) {
+static void hand_on(vocoder *v, take *t, const og_tensor *audio) {
     slot *s = t->s;
     og_out *out = s->job->out[v->out_port];
     if (t->hand > 0) {
         int64_t from = (int64_t)t->row * v->dims.samples_per_item + t->skip;
-        og_tensor src = og_tensor_rows(audio, from, t->hand);
-        og_tensor dst = og_tensor_view(&t->view, 1, (int64_t[]){t->hand});
-        int rc = og_op_copy(v->node.cfg.exec, &dst, &src);
-        if (rc < 0) return rc;
+        memcpy(t->view.data, (const float *)audio->data + from,
+               (size_t)t->hand * sizeof(float));
     }
     if (t->n > 0 && !s->mute[s->done]) s->drop -= t->skip;
     s->done += t->n;
     int ends = s->last && s->done == s->fed;
-    if (t->hand == 0 && !ends) return 0;
+    if (t->hand == 0 && !ends) return;
     int flags = (s->opened ? 0 : OG_FIRST) | (ends ? OG_LAST : 0);
     s->opened = 1;
     if (ends) s->state = SLOT_ENDED;
     og_out_commit(out, t->hand, flags);
-    return 0;
+}
+
+/* Decode the rows that were dealt; *audio then lies in host memory. */
+static int decode(vocoder *v, const og_rows *rows, og_tensor *audio) {
+    og_exec *ex = v->node.cfg.exec;
+    int rc = v->impl->forward(v->net, ex, audio, v->row_codes, rows);
+    if (rc < 0 || !v->fetched) return rc;
+    rc = og_exec_fetch(ex, v->fetched, audio->data, og_tensor_bytes(audio));
+    if (rc < 0) return rc;
+    *audio = og_tensor_1d(OG_F32, audio->ne[0], v->fetched);
+    return og_exec_sync(ex);
 }
 
 static int step(og_node *n, og_step_info *info, og_err *err) {
@@ -411,13 +429,13 @@ static int step(og_node *n, og_step_info *info, og_err *err) {
     og_rows rows = deal(v);
     *info = (og_step_info){.jobs = v->n_takes, .rows = rows.n};
     if (v->n_takes == 0) return OG_STEP_IDLE;
-    if (rows.n > 0) rc = v->impl->forward(v->net, ex, &audio, v->row_codes, &rows);
-    for (int i = 0; rc >= 0 && i < v->n_takes; i++) rc = hand_on(v, &v->takes[i], &audio);
+    if (rows.n > 0) rc = decode(v, &rows, &audio);
     if (rc < 0) {
         og_err_set(err, rc, "vocoder step of %d frames: %s", rows.n, og_exec_error(ex));
         if (n->cfg.stage) og_err_node(err, n->cfg.stage);
         return rc;
     }
+    for (int i = 0; i < v->n_takes; i++) hand_on(v, &v->takes[i], &audio);
     v->steps += rows.n > 0;
     v->rows += rows.n;
     return OG_STEP_WORK;
