@@ -229,7 +229,8 @@ int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_mo
 /* ---- commands ----------------------------------------------------------------- */
 
 extern const og__cmd og__cmd_run, og__cmd_check, og__cmd_dot, og__cmd_schema,
-    og__cmd_inspect, og__cmd_hook, og__cmd_completion, og__cmd_version, og__cmd_help;
+    og__cmd_inspect, og__cmd_hook, og__cmd_voice, og__cmd_completion, og__cmd_version,
+    og__cmd_help;
 
 /* inspect diff A B. */
 int og__diff(og__cli *cli, const char *a, const char *b);

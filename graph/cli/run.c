@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/cli/run.h"
+#include "graph/run/voice.h"
 
 #define POLL_MS 100 /* how long to wait for samples before progress is shown again */
 
@@ -60,7 +61,8 @@ static int check_fields(job *j) {
     int rc = og__fields_json(j->cli, j->plan, &body);
     if (rc) return rc;
     og_diags *notes = og_diags_create();
-    rc = og_plan_request_check(j->plan, body, &checked, notes, &err);
+    rc = og_voice_defaults(j->plan, body, &err);
+    if (rc == 0) rc = og_plan_request_check(j->plan, body, &checked, notes, &err);
     if (notes && !j->quiet) og__print_diags(notes, OG_SEVERITY_WARNING);
     og_diags_destroy(notes);
     json_decref(body);

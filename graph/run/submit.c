@@ -77,6 +77,7 @@ static int decode_media(og_request *r, og_err *err) {
         json_t *facts = NULL;
         int rc = read_clip(r, i, path, &facts, err);
         if (rc < 0) {
+            if (err && rc == OG_EREJECT) err->code = rc; /* whatever the file's fault is */
             og_err_field(err, name);
             return rc;
         }

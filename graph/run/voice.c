@@ -185,6 +185,7 @@ int og_voice_defaults(const og_plan *p, json_t *body, og_err *err) {
         if (f->type.kind != OG_TYPE_AUDIO || !path || !og_voice_is(path)) continue;
         int rc = add_defaults(p, path, body, err);
         if (rc < 0) {
+            if (err && rc == OG_EREJECT) err->code = rc; /* whatever the file's fault is */
             og_err_field(err, f->name);
             return rc;
         }
