@@ -1,10 +1,19 @@
 #!/usr/bin/env bash
 # Documents that say what the code says: keys of overlays, error codes, names of tests and
 # files, links.
+# Usage: tests/scripts/test_docs.sh [--update]     --update writes the generated part anew
 set -u
 cd "$(dirname "$0")/../.."
 program=${OG_PROGRAM:-build/release/omni-graph}
 passed=0 failed=0
+
+mark='<!-- from here on: '
+if [ "${1:-}" = --update ]; then
+    new=$(mktemp)
+    { sed "/^$mark/q" docs/overlays.md && "$program" schema overlay --markdown; } >"$new" &&
+        cat "$new" >docs/overlays.md
+    rm -f "$new"
+fi
 
 check() { # name, what is wrong (nothing: passed)
     if [ -z "$2" ]; then
@@ -17,7 +26,6 @@ check() { # name, what is wrong (nothing: passed)
 
 # docs/overlays.md ends with what the program prints.
 overlays() {
-    local mark='<!-- from here on: '
     diff <(sed "1,/^$mark/d" docs/overlays.md) <("$program" schema overlay --markdown) |
         head -20
 }
@@ -58,7 +66,7 @@ files() {
         done
 }
 
-check "docs/overlays.md is not current" "$(overlays)"
+check "docs/overlays.md is not current ($0 --update)" "$(overlays)"
 check "docs/errors.md" "$(codes)"
 check "docs/traps.md" "$(traps)"
 check "files" "$(files)"
