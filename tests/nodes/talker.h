@@ -86,12 +86,10 @@ typedef struct talker_fix {
 #define TALKER_CFG ((og_node_cfg){.stage = "talker", .stage_key = 7, .max_seqs = 8, \
                                   .max_model_len = 1024, .max_batched_tokens = 512})
 
-TH_UNUSED void talker_open(talker_fix *f, const char *backend, const char *folder,
-                           og_node_cfg cfg) {
+/* On the device of f->env; the rest of f is zeroed. */
+TH_UNUSED void talker_open_on(talker_fix *f, const char *folder, og_node_cfg cfg) {
     char path[4096], dir[64];
     og_err err = OG_ERR_INIT;
-    memset(f, 0, sizeof *f);
-    th_open(&f->env, backend);
     snprintf(dir, sizeof dir, "tests/data/qwen3_tts/%s/custom_voice", folder);
     if (og_model_open(source_path(path, sizeof path, dir), &f->model, &err) < 0)
         fail_msg("%s", err.msg);
@@ -114,6 +112,13 @@ TH_UNUSED void talker_open(talker_fix *f, const char *backend, const char *folde
     f->states = og_arch_port(a, "hidden");
     assert_int_equal(og_cfg_int(f->talker, "num_code_groups", &f->groups, 1, 64, &err), 0);
     assert_int_equal(og_cfg_int(f->talker, "hidden_size", &f->hidden, 1, 4096, &err), 0);
+}
+
+TH_UNUSED void talker_open(talker_fix *f, const char *backend, const char *folder,
+                           og_node_cfg cfg) {
+    memset(f, 0, sizeof *f);
+    th_open(&f->env, backend);
+    talker_open_on(f, folder, cfg);
 }
 
 TH_UNUSED void talker_close(talker_fix *f) {

@@ -14,6 +14,7 @@
 
 #include "nodes/load/json.h"
 #include "nodes/vocoder/vocoder.h"
+#include "tests/nodes/far.h"
 #include "tests/support/golden.h"
 #include "tests/support/harness.h"
 
@@ -37,6 +38,10 @@ typedef struct fixture {
 
 static void open_env(th_env *env, const char *be, int threads) {
     og_err err = OG_ERR_INIT;
+    if (!strcmp(be, "far")) {
+        far_open(env);
+        return;
+    }
     if (og_device_open(be, 0, threads, &env->dev, &err) < 0) fail_msg("%s", err.msg);
     if (og_exec_create(env->dev, 0, &env->exec, &err) < 0) fail_msg("%s", err.msg);
 }
@@ -464,6 +469,32 @@ static void test_threads_change_nothing(void **state) {
     }
 }
 
+/* On a device whose memory is not the host's, with recorded steps; a slot is used again. */
+static void test_far_device(void **state) {
+    (void)state;
+    enum { FRAMES = 15, CHUNK = 3 };
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        int32_t codes[FRAMES * OG_VOCODER_MAX_GROUPS];
+        float *wav[3];
+        for (int run = 0; run < 3; run++) {
+            if (run < 2) {
+                backend = run ? "far" : "ref";
+                open_node(&f, names[i], 1, "3", 1);
+                make_codes(&f, codes, FRAMES, 5);
+            }
+            far_graph_launches = 0;
+            wav[run] = decode(&f, codes, FRAMES, NULL);
+            assert_int_equal(far_graph_launches, run == 0 ? 0 : FRAMES / CHUNK - (run == 1));
+            if (run != 1) close_node(&f);
+        }
+        assert_same(wav[0], wav[1], (int64_t)FRAMES * f.spi);
+        assert_same(wav[0], wav[2], (int64_t)FRAMES * f.spi);
+        for (int run = 0; run < 3; run++) free(wav[run]);
+    }
+    backend = "ref";
+}
+
 /* ---- config and weights ----------------------------------------------------------- */
 
 static const char *const good_config =
@@ -582,6 +613,7 @@ int main(void) {
     const struct CMUnitTest once[] = {
         cmocka_unit_test(
             test_threads_change_nothing), /* first: no thread may exist yet */
+        cmocka_unit_test(test_far_device),
         cmocka_unit_test(test_config_faults_name_their_key),
         cmocka_unit_test(test_plan_and_stats_agree),
         cmocka_unit_test(test_create_survives_each_failed_allocation),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "nodes/ar/ar_node.h"
+#include "tests/nodes/far.h"
 #include "tests/nodes/talker.h"
 
 #define N_JOBS 8
@@ -98,7 +99,13 @@ static void run_together(const char *backend, const char *folder, int rows, int 
     th_job *j = calloc(N_JOBS, sizeof *j);
     og_node_cfg cfg = TALKER_CFG;
     cfg.max_batched_tokens = rows;
-    talker_open(&f, backend, folder, cfg);
+    if (!strcmp(backend, "far")) {
+        memset(&f, 0, sizeof f);
+        far_open(&f.env);
+        talker_open_on(&f, folder, cfg);
+    } else {
+        talker_open(&f, backend, folder, cfg);
+    }
     og__ar_node(f.node)->ahead = ahead;
     for (int i = 0; i < N_JOBS; i++) talker_load(&f, &c[i], folder, mix[i]);
     for (int k = 0; k < N_JOBS; k++) {
@@ -162,6 +169,24 @@ static void test_sampled_cpu(void **state) {
     run_all("cpu", "tiny-b", 1);
 }
 
+/* On a device whose memory is not the host's, with recorded steps. */
+static void test_far(void **state) {
+    (void)state;
+    for (int sampled = 0; sampled < 2; sampled++) {
+        want w[N_JOBS];
+        const char *folder = sampled ? "tiny-b" : "tiny-a";
+        far_graph_launches = 0;
+        run_alone("ref", folder, 512, sampled, w, 0);
+        run_together("far", folder, 512, sampled, 0, 0, 1, w);
+        run_together("far", folder, 13, sampled, 3, 1, 1, w);
+        assert_true(far_graph_launches > 20);
+        for (int i = 0; i < N_JOBS; i++) {
+            free(w[i].codes);
+            free(w[i].states);
+        }
+    }
+}
+
 /* The seed of the request and nothing else decides what is drawn. */
 static void test_seed_decides(void **state) {
     (void)state;
@@ -197,6 +222,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ref), cmocka_unit_test(test_sampled_ref),
         cmocka_unit_test(test_greedy_cpu), cmocka_unit_test(test_sampled_cpu),
-        cmocka_unit_test(test_seed_decides)};
+        cmocka_unit_test(test_far), cmocka_unit_test(test_seed_decides)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
