@@ -37,7 +37,7 @@ int machine_cores(void) {
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (int)n;
 }
 
-/* ---- the loops ------------------------------------------------------------------------ */
+/* ---- the loops ---------------------------------------- */
 
 #if defined(__x86_64__)
 
@@ -47,8 +47,8 @@ __attribute__((target("avx2"))) static uint64_t read_avx2(const char *p, size_t 
     for (int i = 0; i < 8; i++) s[i] = _mm256_setzero_si256();
     for (size_t at = 0; at + 256 <= n; at += 256)
         for (int i = 0; i < 8; i++)
-            s[i] = _mm256_add_epi64(s[i],
-                                    _mm256_load_si256((const __m256i *)(p + at) + i));
+            s[i] =
+                _mm256_add_epi64(s[i], _mm256_load_si256((const __m256i *)(p + at) + i));
     for (int i = 1; i < 8; i++) s[0] = _mm256_add_epi64(s[0], s[i]);
     _mm256_storeu_si256((__m256i *)out, s[0]);
     return out[0] + out[1] + out[2] + out[3];
@@ -124,7 +124,7 @@ static double fma_plain(float *sink) {
     return 2.0 * 16 * FMA_ROUNDS;
 }
 
-/* ---- on all threads -------------------------------------------------------------------- */
+/* ---- on all threads ---------------------------------------- */
 
 typedef enum what { READ, COPY, FMA, STOP } what;
 
@@ -216,7 +216,8 @@ int machine_measure(int threads, double seconds, machine_rates *out) {
     crew c = {.n = threads > 0 ? threads : machine_cores()};
     if (c.n > MAX_THREADS) c.n = MAX_THREADS;
     hand *hands = og_calloc((size_t)c.n, sizeof *hands);
-    c.buffer = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    c.buffer =
+        mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int rc = -1;
     if (hands && c.buffer != MAP_FAILED) {
         madvise(c.buffer, BUFFER, MADV_HUGEPAGE);
@@ -235,7 +236,7 @@ machine_rates machine_best(const machine_rates *a, const machine_rates *b) {
                            .fma = a->fma > b->fma ? a->fma : b->fma};
 }
 
-/* ---- telling ----------------------------------------------------------------------------- */
+/* ---- telling ---------------------------------------- */
 
 char *machine_name(char *buf, size_t size) {
     char line[256], model[160] = "unknown CPU";
@@ -249,7 +250,9 @@ char *machine_name(char *buf, size_t size) {
     if (f) fclose(f);
     snprintf(buf, size, "%s, %d core%s, %s", model, machine_cores(),
              machine_cores() == 1 ? "" : "s",
-             has_avx512() ? "AVX-512" : has_avx2() ? "AVX2" : "no AVX2");
+             has_avx512() ? "AVX-512"
+             : has_avx2() ? "AVX2"
+                          : "no AVX2");
     return buf;
 }
 
@@ -263,12 +266,13 @@ static json_t *rates_json(const machine_rates *r) {
                      r->copy * 1e-9, "fma_gflop_s", r->fma * 1e-9);
 }
 
-json_t *machine_json(int threads, const machine_rates *before, const machine_rates *after) {
+json_t *machine_json(int threads, const machine_rates *before,
+                     const machine_rates *after) {
     char name[256];
     return json_pack("{s:s, s:i, s:i, s:f, s:o, s:o}", "machine",
                      machine_name(name, sizeof name), "cores", machine_cores(), "threads",
-                     threads, "load", machine_load(), "before", rates_json(before), "after",
-                     rates_json(after));
+                     threads, "load", machine_load(), "before", rates_json(before),
+                     "after", rates_json(after));
 }
 
 static void print_rates(const char *when, const machine_rates *r) {

@@ -33,8 +33,10 @@ double machine_cpu(void); /* CPU seconds of this process, all threads */
 char *machine_name(char *buf, size_t size);
 double machine_load(void); /* processes that want to run, over the last minute */
 
-/* {"machine", "cores", "threads", "load", "before": {...}, "after": {...}}: new reference */
-json_t *machine_json(int threads, const machine_rates *before, const machine_rates *after);
+/* {"machine", "cores", "threads", "load", "before": {...}, "after": {...}}: new reference
+ */
+json_t *machine_json(int threads, const machine_rates *before,
+                     const machine_rates *after);
 /* The same for people, on standard output. */
 void machine_print(int threads, const machine_rates *before, const machine_rates *after);
 /* Write doc as JSON to path and drop the reference; path NULL: only that. 0, or -1 with a

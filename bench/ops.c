@@ -1,8 +1,8 @@
 /* How near each op comes to what the machine can do; ops_cases.h has the table.
  *
- * Of every op: time of a call (the best of five rounds), bytes and operations per second, and
- * their shares of the ceilings of this run: a plain read of memory, and multiply-adds in
- * registers. On CUDA the ceilings are those of its own ops: a copy of 256 MiB, and the
+ * Of every op: time of a call (the best of five rounds), bytes and operations per second,
+ * and their shares of the ceilings of this run: a plain read of memory, and multiply-adds
+ * in registers. On CUDA the ceilings are those of its own ops: a copy of 256 MiB, and the
  * fastest of two large linears. The op is bound by what it has the larger share of. */
 #include <getopt.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ typedef struct result {
     double seconds, bytes, flops; /* of a call */
 } result;
 
-/* ---- timing -------------------------------------------------------------------------------- */
+/* ---- timing ---------------------------------------- */
 
 static int repeat(ops_env *env, const ops_case *c, int n) {
     int rc = 0;
@@ -47,7 +47,8 @@ static int time_calls(ops_env *env, const ops_case *c, double seconds, double *b
         if ((rc = repeat(env, c, n)) < 0) return rc;
         double per = (machine_now() - t) / n;
         if (*best == 0 || per < *best) *best = per;
-        if (per * n * 4 > seconds && n > 1) n = (n + 1) / 2; /* the first call was a quick one */
+        if (per * n * 4 > seconds && n > 1)
+            n = (n + 1) / 2; /* the first call was a quick one */
     }
     return 0;
 }
@@ -83,7 +84,7 @@ static int measure(ops_env *env, const ops_case *c, double seconds, result *r) {
     return rc;
 }
 
-/* ---- ceilings ------------------------------------------------------------------------------ */
+/* ---- ceilings ---------------------------------------- */
 
 static const ops_case *find(const char *name) {
     for (int i = 0; i < n_ops_cases; i++)
@@ -110,10 +111,11 @@ static int ceilings(ops_env *env, const settings *s, machine_rates *out) {
     return machine_measure(s->threads, 1.0, out);
 }
 
-/* ---- report -------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------- */
 
 static void print_head(void) {
-    printf("%-44s %12s %9s %6s %10s %6s\n", "op", "us", "GB/s", "read", "GFLOP/s", "peak");
+    printf("%-44s %12s %9s %6s %10s %6s\n", "op", "us", "GB/s", "read", "GFLOP/s",
+           "peak");
 }
 
 static void print_row(const result *r, const machine_rates *top) {
@@ -143,22 +145,24 @@ static void print_sum(const result *r, int n, const machine_rates *top) {
                bytes / seconds * 1e-9, 100 * bytes / seconds / top->read);
 }
 
-/* ---- main ----------------------------------------------------------------------------------- */
+/* ---- main ---------------------------------------- */
 
-static const char help[] =
-    "usage: ops [OPTIONS]\n"
-    "  --backend NAME   cpu (default), ref or cuda\n"
-    "  --threads N      of the CPU backend (default: all cores)\n"
-    "  --filter WORD    only ops whose name holds WORD\n"
-    "  --seconds S      for each op (default 0.2)\n"
-    "  --list           names only\n"
-    "  -o FILE          the numbers as JSON\n";
+static const char help[] = "usage: ops [OPTIONS]\n"
+                           "  --backend NAME   cpu (default), ref or cuda\n"
+                           "  --threads N      of the CPU backend (default: all cores)\n"
+                           "  --filter WORD    only ops whose name holds WORD\n"
+                           "  --seconds S      for each op (default 0.2)\n"
+                           "  --list           names only\n"
+                           "  -o FILE          the numbers as JSON\n";
 
 static int parse(int argc, char **argv, settings *s) {
-    static const struct option names[] = {
-        {"backend", 1, NULL, 'b'}, {"threads", 1, NULL, 't'}, {"filter", 1, NULL, 'f'},
-        {"seconds", 1, NULL, 's'}, {"list", 0, NULL, 'l'},    {"help", 0, NULL, 'h'},
-        {0}};
+    static const struct option names[] = {{"backend", 1, NULL, 'b'},
+                                          {"threads", 1, NULL, 't'},
+                                          {"filter", 1, NULL, 'f'},
+                                          {"seconds", 1, NULL, 's'},
+                                          {"list", 0, NULL, 'l'},
+                                          {"help", 0, NULL, 'h'},
+                                          {0}};
     *s = (settings){.backend = "cpu", .threads = machine_cores(), .seconds = 0.2};
     int c;
     while ((c = getopt_long(argc, argv, "o:", names, NULL)) != -1) {

@@ -10,7 +10,7 @@
 #define PAGE 16
 #define MAX_ROWS 64
 
-/* ---- memory ------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------- */
 
 /* Without memory there is nothing to measure. */
 static void must(int rc) {
@@ -90,8 +90,9 @@ static void make_rows(ops_env *env, int n, int apart, int past) {
     if (!apart) cu[1] = n;
     size_t at = sizeof *v;
     env->slots = with_bytes(env, slot, (size_t)n * at);
-    env->rows = (og_rows){n, apart ? n : 1, env->slots, with_bytes(env, pos, 3 * (size_t)n * at),
-                          with_bytes(env, cu, ((size_t)n + 1) * at)};
+    env->rows =
+        (og_rows){n, apart ? n : 1, env->slots, with_bytes(env, pos, 3 * (size_t)n * at),
+                  with_bytes(env, cu, ((size_t)n + 1) * at)};
     og_free(v);
 }
 
@@ -153,7 +154,7 @@ int ops_call(ops_env *env, const ops_case *c) {
     return c->call(env, c);
 }
 
-/* ---- linear ------------------------------------------------------------------------------- */
+/* ---- linear ---------------------------------------- */
 
 static double size_of(const ops_case *c) {
     return (double)og_dtype_size(c->t);
@@ -201,10 +202,11 @@ static int make_glu(ops_env *env, const ops_case *c) {
 static int call_glu(ops_env *env, const ops_case *c) {
     og_tensor norm = take_1d(env, c->t, c->k);
     og_tensor gate = take_2d(env, c->t, c->n, c->k), up = take_2d(env, c->t, c->n, c->k);
-    return og_op_glu_linear(env->ex, env->y, &env->x, &norm, 1e-6f, &gate, &up, OG_ACT_SILU);
+    return og_op_glu_linear(env->ex, env->y, &env->x, &norm, 1e-6f, &gate, &up,
+                            OG_ACT_SILU);
 }
 
-/* ---- convolutions ---------------------------------------------------------------------------- */
+/* ---- convolutions ---------------------------------------- */
 
 static int make_conv(ops_env *env, const ops_case *c) {
     int64_t past = (int64_t)(c->taps - 1) * c->step;
@@ -212,7 +214,8 @@ static int make_conv(ops_env *env, const ops_case *c) {
     env->x = own_2d(env, c->rows, c->k);
     env->y[0] = own_2d(env, c->rows, c->n);
     if (past) env->state = own_3d(env, 1, past, c->k);
-    env->bytes = (double)c->n * c->k * c->taps * size_of(c) + 4.0 * c->rows * (c->k + c->n);
+    env->bytes =
+        (double)c->n * c->k * c->taps * size_of(c) + 4.0 * c->rows * (c->k + c->n);
     env->flops = 2.0 * c->rows * c->n * c->k * c->taps;
     return 0;
 }
@@ -220,8 +223,8 @@ static int make_conv(ops_env *env, const ops_case *c) {
 static int call_conv(ops_env *env, const ops_case *c) {
     og_tensor w = take_nd(env, c->t, 3, (int64_t[]){c->n, c->taps, c->k});
     og_tensor bias = take_1d(env, c->t, c->n);
-    return og_op_conv1d(env->ex, env->y, &env->x, &w, &bias, &env->state, &env->rows, c->step,
-                        NULL);
+    return og_op_conv1d(env->ex, env->y, &env->x, &w, &bias, &env->state, &env->rows,
+                        c->step, NULL);
 }
 
 /* Of stride c->step and a kernel of c->taps strides. */
@@ -237,10 +240,11 @@ static int make_transposed(ops_env *env, const ops_case *c) {
 }
 
 static int call_transposed(ops_env *env, const ops_case *c) {
-    og_tensor w = take_nd(env, c->t, 3, (int64_t[]){(int64_t)c->step * c->n, c->taps, c->k});
+    og_tensor w =
+        take_nd(env, c->t, 3, (int64_t[]){(int64_t)c->step * c->n, c->taps, c->k});
     og_tensor bias = take_1d(env, c->t, c->n);
-    return og_op_conv_transpose1d(env->ex, env->y, &env->x, &w, &bias, &env->state, &env->rows,
-                                  c->step);
+    return og_op_conv_transpose1d(env->ex, env->y, &env->x, &w, &bias, &env->state,
+                                  &env->rows, c->step);
 }
 
 static int make_depthwise(ops_env *env, const ops_case *c) {
@@ -255,11 +259,11 @@ static int make_depthwise(ops_env *env, const ops_case *c) {
 
 static int call_depthwise(ops_env *env, const ops_case *c) {
     og_tensor w = take_2d(env, c->t, c->k, c->taps), bias = take_1d(env, c->t, c->k);
-    return og_op_conv1d_depthwise(env->ex, env->y, &env->x, &w, &bias, &env->state, &env->rows,
-                                  1);
+    return og_op_conv1d_depthwise(env->ex, env->y, &env->x, &w, &bias, &env->state,
+                                  &env->rows, 1);
 }
 
-/* ---- attention ------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------- */
 
 /* Decoding (what 0: one row of every slot) or a prompt of c->rows rows (what 1). */
 static int make_attention(ops_env *env, const ops_case *c) {
@@ -275,7 +279,8 @@ static int make_attention(ops_env *env, const ops_case *c) {
     env->y[0] = own_3d(env, c->rows, c->heads, c->dim);
     env->y[1] = own_3d(env, c->rows, c->kv_heads, c->dim);
     env->y[2] = own_3d(env, c->rows, c->kv_heads, c->dim);
-    double keys = c->what ? c->rows * (c->past + 0.5 * (c->rows + 1)) : (double)c->rows * last;
+    double keys =
+        c->what ? c->rows * (c->past + 0.5 * (c->rows + 1)) : (double)c->rows * last;
     env->bytes = 2.0 * slots * last * c->kv_heads * c->dim * size_of(c) +
                  8.0 * c->rows * c->heads * c->dim;
     env->flops = 4.0 * keys * c->heads * c->dim;
@@ -284,8 +289,11 @@ static int make_attention(ops_env *env, const ops_case *c) {
 
 static og_kv take_kv(ops_env *env, const ops_case *c, int slots) {
     int64_t ne[4] = {(int64_t)slots * env->pages + 1, PAGE, c->kv_heads, c->dim};
-    return (og_kv){.k = take_nd(env, c->t, 4, ne), .v = take_nd(env, c->t, 4, ne),
-                   .table = env->table, .max_pages = env->pages, .page = PAGE};
+    return (og_kv){.k = take_nd(env, c->t, 4, ne),
+                   .v = take_nd(env, c->t, 4, ne),
+                   .table = env->table,
+                   .max_pages = env->pages,
+                   .page = PAGE};
 }
 
 static int call_attention(ops_env *env, const ops_case *c) {
@@ -308,22 +316,23 @@ static int call_rope(ops_env *env, const ops_case *c) {
     og_tensor cos = og_tensor_rows(&env->state, 0, c->rows);
     og_tensor sin = og_tensor_rows(&env->state, c->rows, c->rows);
     og_tensor freq = take_1d(env, OG_F32, c->dim / 2);
-    og_tensor q_norm = take_1d(env, OG_BF16, c->dim), k_norm = take_1d(env, OG_BF16, c->dim);
+    og_tensor q_norm = take_1d(env, OG_BF16, c->dim),
+              k_norm = take_1d(env, OG_BF16, c->dim);
     int rc = og_op_rope_table(env->ex, &cos, &sin, &env->rows, &freq);
     if (rc < 0) return rc;
-    return og_op_qk_norm_rope_append(env->ex, &env->x, &env->y[1], &env->y[2], &q_norm, &k_norm,
-                                     1e-6f, &cos, &sin, &env->rows, &kv);
+    return og_op_qk_norm_rope_append(env->ex, &env->x, &env->y[1], &env->y[2], &q_norm,
+                                     &k_norm, 1e-6f, &cos, &sin, &env->rows, &kv);
 }
 
-/* ---- element by element, moves ------------------------------------------------------------------ */
+/* ---- element by element, moves ---------------------------------------- */
 
 enum { RMS_NORM, LAYER_NORM, SILU, GELU, ADD, SCALED_ADD, SNAKE, COPY, GATHER, ROW_SUM };
 
 static int make_map(ops_env *env, const ops_case *c) {
-    static const int passes[] = {[RMS_NORM] = 2, [LAYER_NORM] = 2, [SILU] = 2,
-                                 [GELU] = 2,     [ADD] = 3,        [SCALED_ADD] = 3,
-                                 [SNAKE] = 2,    [COPY] = 2,       [GATHER] = 2,
-                                 [ROW_SUM] = OPS_GROUPS + 1};
+    static const int passes[] = {
+        [RMS_NORM] = 2, [LAYER_NORM] = 2,          [SILU] = 2,  [GELU] = 2,
+        [ADD] = 3,      [SCALED_ADD] = 3,          [SNAKE] = 2, [COPY] = 2,
+        [GATHER] = 2,   [ROW_SUM] = OPS_GROUPS + 1};
     env->x = own_2d(env, c->rows, c->k);
     env->y[0] = own_2d(env, c->rows, c->k);
     env->y[1] = own_2d(env, c->rows, c->k);
@@ -332,7 +341,8 @@ static int make_map(ops_env *env, const ops_case *c) {
         double read = (double)(passes[c->what] - 1) * size_of(c);
         env->bytes = c->rows * c->k * (read + 4.0);
     }
-    int32_t v[MAX_ROWS * OPS_GROUPS], off[MAX_ROWS + 1], table[MAX_ROWS * OPS_GROUPS] = {0};
+    int32_t v[MAX_ROWS * OPS_GROUPS], off[MAX_ROWS + 1],
+        table[MAX_ROWS * OPS_GROUPS] = {0};
     if (c->what != GATHER && c->what != ROW_SUM) return 0;
     for (int i = 0; i < MAX_ROWS * OPS_GROUPS; i++) v[i] = i * 37 % 2048;
     for (int i = 0; i <= MAX_ROWS; i++) off[i] = i * OPS_GROUPS;
@@ -365,13 +375,16 @@ static int call_map(ops_env *env, const ops_case *c) {
                              : og_op_row_sum(ex, y, &env->prog);
 }
 
-/* ---- sampling, the code predictor ---------------------------------------------------------------- */
+/* ---- sampling, the code predictor ---------------------------------------- */
 
 static void make_params(ops_env *env, int rows, float temperature) {
     og_sample_row p[MAX_ROWS];
     for (int r = 0; r < rows; r++)
-        p[r] = (og_sample_row){.temperature = temperature, .top_p = 1.0f, .top_k = 50,
-                               .repetition_penalty = 1.05f, .seed = (uint64_t)r + 1};
+        p[r] = (og_sample_row){.temperature = temperature,
+                               .top_p = 1.0f,
+                               .top_k = 50,
+                               .repetition_penalty = 1.05f,
+                               .seed = (uint64_t)r + 1};
     env->params = with_bytes(env, p, sizeof *p * (size_t)rows);
 }
 
@@ -392,11 +405,12 @@ static int call_sample(ops_env *env, const ops_case *c) {
 
 enum { D = 1024, F = 3072, QW = 2048, KVW = 1024, D_VOCAB = 2048, DEPTH_DIM = 128 };
 
-/* A whole code predictor: fifteen passes of five layers, heads and draws. c->k is the width
- * of the talker. */
+/* A whole code predictor: fifteen passes of five layers, heads and draws. c->k is the
+ * width of the talker. */
 static int make_depth(ops_env *env, const ops_case *c) {
     double layer = (double)D * (2 * QW + 2 * KVW) + 3.0 * D * F;
-    double pass = OPS_LAYERS * layer + (double)D_VOCAB * D + (c->k != D ? (double)D * c->k : 0);
+    double pass =
+        OPS_LAYERS * layer + (double)D_VOCAB * D + (c->k != D ? (double)D * c->k : 0);
     make_rows(env, c->rows, 1, 0);
     make_params(env, c->rows, 0.9f);
     env->pages = 2;
@@ -407,17 +421,23 @@ static int make_depth(ops_env *env, const ops_case *c) {
                       with_bytes(env, codes, sizeof codes));
     env->x = own_2d(env, c->rows, c->k);
     env->bytes = (OPS_GROUPS - 1) * pass * size_of(c);
-    env->flops = 2.0 * c->rows * (OPS_GROUPS - 1) * pass + 2.0 * c->rows * OPS_LAYERS * layer;
+    env->flops =
+        2.0 * c->rows * (OPS_GROUPS - 1) * pass + 2.0 * c->rows * OPS_LAYERS * layer;
     return 0;
 }
 
 static og_decoder_layer take_layer(ops_env *env, og_dtype t) {
-    return (og_decoder_layer){
-        .input_norm = take_1d(env, t, D), .post_norm = take_1d(env, t, D),
-        .q = take_2d(env, t, QW, D), .k = take_2d(env, t, KVW, D), .v = take_2d(env, t, KVW, D),
-        .o = take_2d(env, t, D, QW), .q_norm = take_1d(env, t, DEPTH_DIM),
-        .k_norm = take_1d(env, t, DEPTH_DIM), .gate = take_2d(env, t, F, D),
-        .up = take_2d(env, t, F, D), .down = take_2d(env, t, D, F)};
+    return (og_decoder_layer){.input_norm = take_1d(env, t, D),
+                              .post_norm = take_1d(env, t, D),
+                              .q = take_2d(env, t, QW, D),
+                              .k = take_2d(env, t, KVW, D),
+                              .v = take_2d(env, t, KVW, D),
+                              .o = take_2d(env, t, D, QW),
+                              .q_norm = take_1d(env, t, DEPTH_DIM),
+                              .k_norm = take_1d(env, t, DEPTH_DIM),
+                              .gate = take_2d(env, t, F, D),
+                              .up = take_2d(env, t, F, D),
+                              .down = take_2d(env, t, D, F)};
 }
 
 static int call_depth(ops_env *env, const ops_case *c) {
@@ -433,12 +453,18 @@ static int call_depth(ops_env *env, const ops_case *c) {
         embed[g] = take_2d(env, c->t, D_VOCAB, c->k);
         head[g] = take_2d(env, c->t, D_VOCAB, D);
     }
-    og_depth net = {.net = {.layers = layers, .n_layers = OPS_LAYERS, .n_heads = 16,
-                            .n_kv_heads = 8, .head_dim = DEPTH_DIM, .eps = 1e-6f,
+    og_depth net = {.net = {.layers = layers,
+                            .n_layers = OPS_LAYERS,
+                            .n_heads = 16,
+                            .n_kv_heads = 8,
+                            .head_dim = DEPTH_DIM,
+                            .eps = 1e-6f,
                             .final_norm = take_1d(env, c->t, D),
                             .inv_freq = take_1d(env, OG_F32, DEPTH_DIM / 2)},
-                    .n_groups = OPS_GROUPS, .first = take_2d(env, c->t, 3072, c->k),
-                    .embed = embed, .head = head};
+                    .n_groups = OPS_GROUPS,
+                    .first = take_2d(env, c->t, 3072, c->k),
+                    .embed = embed,
+                    .head = head};
     if (c->k != D) {
         net.proj = take_2d(env, c->t, D, c->k);
         net.proj_bias = take_1d(env, c->t, D);
@@ -446,52 +472,75 @@ static int call_depth(ops_env *env, const ops_case *c) {
     return og_op_depth_ar(env->ex, &env->ids, &env->x, &net, kv, env->slots, env->params);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------ */
+/* ---- the table ---------------------------------------- */
 
-#define ONE_LINEAR(label, type, m, kk, nn)                                          \
-    {.name = "linear " label " M" #m " " #type, .make = make_linear, .call = call_linear, \
-     .t = OG_##type, .rows = m, .k = kk, .n = nn}
-#define LINEAR(label, kk, nn)                                                       \
-    ONE_LINEAR(label, BF16, 1, kk, nn), ONE_LINEAR(label, BF16, 4, kk, nn),         \
-        ONE_LINEAR(label, BF16, 8, kk, nn), ONE_LINEAR(label, BF16, 64, kk, nn),    \
-        ONE_LINEAR(label, F32, 1, kk, nn), ONE_LINEAR(label, F32, 4, kk, nn),       \
+#define ONE_LINEAR(label, type, m, kk, nn)                                               \
+    {                                                                                    \
+        .name = "linear " label " M" #m " " #type, .make = make_linear,                  \
+        .call = call_linear, .t = OG_##type, .rows = m, .k = kk, .n = nn                 \
+    }
+#define LINEAR(label, kk, nn)                                                            \
+    ONE_LINEAR(label, BF16, 1, kk, nn), ONE_LINEAR(label, BF16, 4, kk, nn),              \
+        ONE_LINEAR(label, BF16, 8, kk, nn), ONE_LINEAR(label, BF16, 64, kk, nn),         \
+        ONE_LINEAR(label, F32, 1, kk, nn), ONE_LINEAR(label, F32, 4, kk, nn),            \
         ONE_LINEAR(label, F32, 8, kk, nn), ONE_LINEAR(label, F32, 64, kk, nn)
-#define QKV(type, m, kk)                                                            \
-    {.name = "norm_linear qkv " #kk " M" #m " " #type, .make = make_qkv, .call = call_qkv, \
-     .t = OG_##type, .rows = m, .k = kk}
-#define GLU(type, m, kk, nn)                                                        \
-    {.name = "glu_linear " #kk ">" #nn " M" #m " " #type, .make = make_glu,         \
-     .call = call_glu, .t = OG_##type, .rows = m, .k = kk, .n = nn}
-#define CONV(type, r, cin, cout, kk, dil)                                           \
-    {.name = "conv1d " #cin ">" #cout " k" #kk " d" #dil " T" #r " " #type,         \
-     .make = make_conv, .call = call_conv, .t = OG_##type, .rows = r, .k = cin,     \
-     .n = cout, .taps = kk, .step = dil}
-#define TRANSPOSED(type, r, cin, cout, times, stride)                               \
-    {.name = "conv_transpose1d " #cin ">" #cout " s" #stride " T" #r " " #type,     \
-     .make = make_transposed, .call = call_transposed, .t = OG_##type, .rows = r,   \
-     .k = cin, .n = cout, .taps = times, .step = stride}
-#define DEPTHWISE(type, r, cc)                                                      \
-    {.name = "conv1d_depthwise " #cc " k7 T" #r " " #type, .make = make_depthwise,  \
-     .call = call_depthwise, .t = OG_##type, .rows = r, .k = cc, .taps = 7}
-#define ATTENTION(label, type, r, kv, prompt)                                       \
-    {.name = "attention " label " " #type, .make = make_attention,                  \
-     .call = call_attention, .t = OG_##type, .rows = r, .heads = 16, .kv_heads = 8, \
-     .dim = 128, .past = kv, .what = prompt}
-#define ROPE(r)                                                                     \
-    {.name = "rope, norm, append M" #r, .make = make_rope, .call = call_rope,       \
-     .t = OG_F32, .rows = r, .heads = 16, .kv_heads = 8, .dim = 128, .past = 300}
-#define MAP(label, op, type, r, kk)                                                 \
-    {.name = label " " #r "x" #kk, .make = make_map, .call = call_map,              \
-     .t = OG_##type, .rows = r, .k = kk, .what = op}
-#define SAMPLE(label, r, vocab, drawn)                                              \
-    {.name = "sample " label " M" #r " V" #vocab, .make = make_sample,              \
-     .call = call_sample, .rows = r, .k = vocab, .what = drawn}
-#define DEPTH(type, m, width)                                                       \
-    {.name = "depth_ar talker " #width " M" #m " " #type, .make = make_depth,       \
-     .call = call_depth, .t = OG_##type, .rows = m, .k = width}
+#define QKV(type, m, kk)                                                                 \
+    {                                                                                    \
+        .name = "norm_linear qkv " #kk " M" #m " " #type, .make = make_qkv,              \
+        .call = call_qkv, .t = OG_##type, .rows = m, .k = kk                             \
+    }
+#define GLU(type, m, kk, nn)                                                             \
+    {                                                                                    \
+        .name = "glu_linear " #kk ">" #nn " M" #m " " #type, .make = make_glu,           \
+        .call = call_glu, .t = OG_##type, .rows = m, .k = kk, .n = nn                    \
+    }
+#define CONV(type, r, cin, cout, kk, dil)                                                \
+    {                                                                                    \
+        .name = "conv1d " #cin ">" #cout " k" #kk " d" #dil " T" #r " " #type,           \
+        .make = make_conv, .call = call_conv, .t = OG_##type, .rows = r, .k = cin,       \
+        .n = cout, .taps = kk, .step = dil                                               \
+    }
+#define TRANSPOSED(type, r, cin, cout, times, stride)                                    \
+    {                                                                                    \
+        .name = "conv_transpose1d " #cin ">" #cout " s" #stride " T" #r " " #type,       \
+        .make = make_transposed, .call = call_transposed, .t = OG_##type, .rows = r,     \
+        .k = cin, .n = cout, .taps = times, .step = stride                               \
+    }
+#define DEPTHWISE(type, r, cc)                                                           \
+    {                                                                                    \
+        .name = "conv1d_depthwise " #cc " k7 T" #r " " #type, .make = make_depthwise,    \
+        .call = call_depthwise, .t = OG_##type, .rows = r, .k = cc, .taps = 7            \
+    }
+#define ATTENTION(label, type, r, kv, prompt)                                            \
+    {                                                                                    \
+        .name = "attention " label " " #type, .make = make_attention,                    \
+        .call = call_attention, .t = OG_##type, .rows = r, .heads = 16, .kv_heads = 8,   \
+        .dim = 128, .past = kv, .what = prompt                                           \
+    }
+#define ROPE(r)                                                                          \
+    {                                                                                    \
+        .name = "rope, norm, append M" #r, .make = make_rope, .call = call_rope,         \
+        .t = OG_F32, .rows = r, .heads = 16, .kv_heads = 8, .dim = 128, .past = 300      \
+    }
+#define MAP(label, op, type, r, kk)                                                      \
+    {                                                                                    \
+        .name = label " " #r "x" #kk, .make = make_map, .call = call_map,                \
+        .t = OG_##type, .rows = r, .k = kk, .what = op                                   \
+    }
+#define SAMPLE(label, r, vocab, drawn)                                                   \
+    {                                                                                    \
+        .name = "sample " label " M" #r " V" #vocab, .make = make_sample,                \
+        .call = call_sample, .rows = r, .k = vocab, .what = drawn                        \
+    }
+#define DEPTH(type, m, width)                                                            \
+    {                                                                                    \
+        .name = "depth_ar talker " #width " M" #m " " #type, .make = make_depth,         \
+        .call = call_depth, .t = OG_##type, .rows = m, .k = width                        \
+    }
 
 const ops_case ops_cases[] = {
-    /* The talker of 0.6B and the code predictor of both; then what 1.7B has beside them. */
+    /* The talker of 0.6B and the code predictor of both; then what 1.7B has beside them.
+     */
     LINEAR("1024>1024", 1024, 1024),
     LINEAR("1024>2048", 1024, 2048),
     LINEAR("2048>1024", 2048, 1024),
@@ -501,43 +550,70 @@ const ops_case ops_cases[] = {
     LINEAR("2048>3072", 2048, 3072),
     LINEAR("2048>6144", 2048, 6144),
     LINEAR("6144>2048", 6144, 2048),
-    QKV(BF16, 1, 1024), QKV(BF16, 8, 1024), QKV(BF16, 1, 2048), QKV(BF16, 8, 2048),
-    GLU(BF16, 1, 1024, 3072), GLU(BF16, 8, 1024, 3072), GLU(BF16, 1, 2048, 6144),
+    QKV(BF16, 1, 1024),
+    QKV(BF16, 8, 1024),
+    QKV(BF16, 1, 2048),
+    QKV(BF16, 8, 2048),
+    GLU(BF16, 1, 1024, 3072),
+    GLU(BF16, 8, 1024, 3072),
+    GLU(BF16, 1, 2048, 6144),
     GLU(BF16, 8, 2048, 6144),
-    DEPTH(BF16, 1, 1024), DEPTH(BF16, 8, 1024), DEPTH(BF16, 1, 2048),
+    DEPTH(BF16, 1, 1024),
+    DEPTH(BF16, 8, 1024),
+    DEPTH(BF16, 1, 2048),
 
-    ATTENTION("M1 KV300", F32, 1, 300, 0), ATTENTION("M1 KV2000", F32, 1, 2000, 0),
-    ATTENTION("M8 KV300", F32, 8, 300, 0), ATTENTION("M8 KV2000", F32, 8, 2000, 0),
-    ATTENTION("M8 KV2000", BF16, 8, 2000, 0), ATTENTION("prompt of 60", F32, 60, 0, 1),
-    ROPE(1), ROPE(8),
-    SAMPLE("greedy", 1, 3072, 0), SAMPLE("drawn", 1, 3072, 1), SAMPLE("drawn", 8, 3072, 1),
+    ATTENTION("M1 KV300", F32, 1, 300, 0),
+    ATTENTION("M1 KV2000", F32, 1, 2000, 0),
+    ATTENTION("M8 KV300", F32, 8, 300, 0),
+    ATTENTION("M8 KV2000", F32, 8, 2000, 0),
+    ATTENTION("M8 KV2000", BF16, 8, 2000, 0),
+    ATTENTION("prompt of 60", F32, 60, 0, 1),
+    ROPE(1),
+    ROPE(8),
+    SAMPLE("greedy", 1, 3072, 0),
+    SAMPLE("drawn", 1, 3072, 1),
+    SAMPLE("drawn", 8, 3072, 1),
     SAMPLE("drawn", 1, 2048, 1),
 
-    /* The vocoder: one frame is 4 rows after its upsampling by two twice; T4, T48: 1 and 12
-     * frames. Convolutions as published (f32), some in bf16. */
+    /* The vocoder: one frame is 4 rows after its upsampling by two twice; T4, T48: 1 and
+     * 12 frames. Convolutions as published (f32), some in bf16. */
     CONV(F32, 1, 512, 1024, 3, 1),
-    TRANSPOSED(F32, 1, 1024, 1024, 1, 2), TRANSPOSED(F32, 24, 1024, 1024, 1, 2),
-    DEPTHWISE(F32, 4, 1024), DEPTHWISE(F32, 48, 1024),
-    CONV(F32, 4, 1024, 1536, 7, 1), CONV(F32, 48, 1024, 1536, 7, 1),
+    TRANSPOSED(F32, 1, 1024, 1024, 1, 2),
+    TRANSPOSED(F32, 24, 1024, 1024, 1, 2),
+    DEPTHWISE(F32, 4, 1024),
+    DEPTHWISE(F32, 48, 1024),
+    CONV(F32, 4, 1024, 1536, 7, 1),
+    CONV(F32, 48, 1024, 1536, 7, 1),
     CONV(BF16, 4, 1024, 1536, 7, 1),
-    TRANSPOSED(F32, 4, 1536, 768, 2, 8), TRANSPOSED(F32, 48, 1536, 768, 2, 8),
-    CONV(F32, 32, 768, 768, 7, 1), CONV(F32, 384, 768, 768, 7, 1),
+    TRANSPOSED(F32, 4, 1536, 768, 2, 8),
+    TRANSPOSED(F32, 48, 1536, 768, 2, 8),
+    CONV(F32, 32, 768, 768, 7, 1),
+    CONV(F32, 384, 768, 768, 7, 1),
     CONV(BF16, 32, 768, 768, 7, 1),
     CONV(F32, 32, 768, 768, 1, 1),
     TRANSPOSED(F32, 32, 768, 384, 2, 5),
-    CONV(F32, 160, 384, 384, 7, 3), CONV(F32, 1920, 384, 384, 7, 3),
+    CONV(F32, 160, 384, 384, 7, 3),
+    CONV(F32, 1920, 384, 384, 7, 3),
     CONV(F32, 160, 384, 384, 1, 1),
     TRANSPOSED(F32, 160, 384, 192, 2, 4),
-    CONV(F32, 640, 192, 192, 7, 9), CONV(F32, 640, 192, 192, 1, 1),
+    CONV(F32, 640, 192, 192, 7, 9),
+    CONV(F32, 640, 192, 192, 1, 1),
     TRANSPOSED(F32, 640, 192, 96, 2, 3),
-    CONV(F32, 1920, 96, 96, 7, 9), CONV(F32, 1920, 96, 96, 1, 1), CONV(F32, 1920, 96, 1, 7, 1),
+    CONV(F32, 1920, 96, 96, 7, 9),
+    CONV(F32, 1920, 96, 96, 1, 1),
+    CONV(F32, 1920, 96, 1, 7, 1),
 
-    MAP("rms_norm", RMS_NORM, BF16, 1, 1024), MAP("rms_norm", RMS_NORM, BF16, 64, 2048),
+    MAP("rms_norm", RMS_NORM, BF16, 1, 1024),
+    MAP("rms_norm", RMS_NORM, BF16, 64, 2048),
     MAP("layer_norm", LAYER_NORM, F32, 48, 1024),
-    MAP("unary silu", SILU, F32, 64, 3072), MAP("unary gelu", GELU, F32, 48, 4096),
-    MAP("binary add", ADD, F32, 64, 2048), MAP("scaled_add", SCALED_ADD, F32, 48, 1024),
-    MAP("snake", SNAKE, F32, 1920, 96), MAP("snake", SNAKE, F32, 32, 768),
+    MAP("unary silu", SILU, F32, 64, 3072),
+    MAP("unary gelu", GELU, F32, 48, 4096),
+    MAP("binary add", ADD, F32, 64, 2048),
+    MAP("scaled_add", SCALED_ADD, F32, 48, 1024),
+    MAP("snake", SNAKE, F32, 1920, 96),
+    MAP("snake", SNAKE, F32, 32, 768),
     MAP("copy", COPY, F32, 1024, 4096),
-    MAP("gather_rows", GATHER, BF16, 8, 1024), MAP("row_sum of 16", ROW_SUM, BF16, 8, 1024),
+    MAP("gather_rows", GATHER, BF16, 8, 1024),
+    MAP("row_sum of 16", ROW_SUM, BF16, 8, 1024),
 };
 const int n_ops_cases = sizeof ops_cases / sizeof ops_cases[0];

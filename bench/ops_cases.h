@@ -1,9 +1,9 @@
 /* The ops at the sizes that Qwen3-TTS gives them, ready to be timed.
  *
- * One row is one op. `make` lays out inputs and says what a call moves and computes; `call`
- * runs it once. Weights are views into one pool of noise much larger than a cache, and every
- * call takes the next ones, so that they come from memory as in a decode step. Activations
- * are made once a case and stay warm, as they do there too.
+ * One row is one op. `make` lays out inputs and says what a call moves and computes;
+ * `call` runs it once. Weights are views into one pool of noise much larger than a cache,
+ * and every call takes the next ones, so that they come from memory as in a decode step.
+ * Activations are made once a case and stay warm, as they do there too.
  *
  *     ops_env env;
  *     ops_open(&env, "cpu", 2, &err);
@@ -42,9 +42,9 @@ struct ops_case {
     const char *name;
     int (*make)(ops_env *env, const ops_case *c);
     int (*call)(ops_env *env, const ops_case *c);
-    og_dtype t;              /* of the weights */
-    int rows, k, n;          /* rows, width in, width out */
-    int taps, step;          /* convolutions: kernel; dilation or stride */
+    og_dtype t;     /* of the weights */
+    int rows, k, n; /* rows, width in, width out */
+    int taps, step; /* convolutions: kernel; dilation or stride */
     int heads, kv_heads, dim, past;
     int what;
 };
@@ -54,8 +54,8 @@ extern const int n_ops_cases;
 
 OG_MUST_CHECK int ops_open(ops_env *env, const char *backend, int threads, og_err *err);
 void ops_close(ops_env *env);
-/* Drop the last case and make this one, scratch reserved. 0 or the op's error, whose words
- * are in og_exec_error(env->ex). */
+/* Drop the last case and make this one, scratch reserved. 0 or the op's error, whose
+ * words are in og_exec_error(env->ex). */
 OG_MUST_CHECK int ops_make(ops_env *env, const ops_case *c);
 OG_MUST_CHECK int ops_call(ops_env *env, const ops_case *c);
 

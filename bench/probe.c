@@ -15,7 +15,8 @@ typedef struct step_mark {
     double seconds, cpu;
 } step_mark;
 
-/* A node's functions have no place for the caller's own pointer, hence one probe a process. */
+/* A node's functions have no place for the caller's own pointer, hence one probe a
+ * process. */
 static struct {
     og_kind_desc kinds[MAX_KINDS];
     og_node_api apis[MAX_KINDS];
@@ -43,8 +44,12 @@ static int probed_step(og_node *n, og_step_info *info, og_err *err) {
     if (rc < 0 || info->rows == 0) return rc;
     pthread_mutex_lock(&probe.mu);
     if (probe.n_steps < MAX_STEPS)
-        probe.steps[probe.n_steps++] = (step_mark){probe.kinds[kind_index(n)].kind, info->jobs,
-                                                   info->rows, info->prefill, t, cpu};
+        probe.steps[probe.n_steps++] = (step_mark){probe.kinds[kind_index(n)].kind,
+                                                   info->jobs,
+                                                   info->rows,
+                                                   info->prefill,
+                                                   t,
+                                                   cpu};
     pthread_mutex_unlock(&probe.mu);
     return rc;
 }

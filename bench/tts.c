@@ -1,9 +1,9 @@
 /* Qwen3-TTS through the whole engine with made-up weights: how long a frame takes.
  *
- * Every request makes exactly the frames asked for, greedily. Of each number of requests at
- * once it prints the decode step (talker, code predictor, sampling: the time without the
- * vocoder), the vocoder's share, and what a client sees. The floor is the time that a plain
- * read of the step's weights takes at the bandwidth measured in the same run. */
+ * Every request makes exactly the frames asked for, greedily. Of each number of requests
+ * at once it prints the decode step (talker, code predictor, sampling: the time without
+ * the vocoder), the vocoder's share, and what a client sees. The floor is the time that a
+ * plain read of the step's weights takes at the bandwidth measured in the same run. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int complain(const char *what, const og_err *err) {
     return -1;
 }
 
-/* ---- what a step has to read -------------------------------------------------------------- */
+/* ---- what a step has to read ---------------------------------------- */
 
 static double number(const json_t *o, const char *key) {
     return json_number_value(json_object_get(o, key));
@@ -61,8 +61,8 @@ static double layer_values(const json_t *c) {
     return d * dim * (2 * q + 2 * kv) + 3 * d * number(c, "intermediate_size");
 }
 
-/* Weights that one decode step streams: the talker once, the code predictor once for every
- * group but the first. Too many to stay in a cache between two passes. */
+/* Weights that one decode step streams: the talker once, the code predictor once for
+ * every group but the first. Too many to stay in a cache between two passes. */
 static double step_values(const json_t *talker) {
     const json_t *p = json_object_get(talker, "code_predictor_config");
     double d = number(talker, "hidden_size"), h = number(p, "hidden_size");
@@ -73,7 +73,7 @@ static double step_values(const json_t *talker) {
            number(talker, "vocab_size") * d + passes * pass;
 }
 
-/* ---- engine ------------------------------------------------------------------------------- */
+/* ---- engine ---------------------------------------- */
 
 static int most(const int *v, int n) {
     int max = 0;
@@ -122,7 +122,7 @@ static int start(bench *b) {
     return 0;
 }
 
-/* ---- rounds ------------------------------------------------------------------------------- */
+/* ---- rounds ---------------------------------------- */
 
 /* No two prompts are alike: a cached prefix would make the first audio look better. */
 static int submit(bench *b, og_request **r) {
@@ -130,8 +130,8 @@ static int submit(bench *b, og_request **r) {
     snprintf(text, sizeof text, "%c%c morning.", LETTERS[b->n_prompts % 26],
              LETTERS[b->n_prompts / 26 % 26]);
     b->n_prompts++;
-    json_t *fields = json_pack("{s:s, s:s, s:s}", "text", text, "voice", "ryan", "language",
-                               "english");
+    json_t *fields = json_pack("{s:s, s:s, s:s}", "text", text, "voice", "ryan",
+                               "language", "english");
     og_request_desc d = {.fields = fields, .has_seed = 1, .seed = 1};
     og_err err = OG_ERR_INIT;
     int rc = og_engine_submit(b->engine, &d, r, &err);
@@ -203,14 +203,16 @@ static int run_all(bench *b) {
     for (int i = 0; i < b->set.n_rounds; i++) {
         fprintf(stderr, "%d request%s ...\n", b->set.requests[i],
                 b->set.requests[i] == 1 ? "" : "s");
-        if (run_round(b, b->set.requests[i], b->set.frames[i], &b->rounds[i]) < 0) return -1;
+        if (run_round(b, b->set.requests[i], b->set.frames[i], &b->rounds[i]) < 0)
+            return -1;
     }
     return measure_memory(b);
 }
 
-/* ---- report ------------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------- */
 
-/* 0 where nothing was measured: a round too short to have all its requests in one step. */
+/* 0 where nothing was measured: a round too short to have all its requests in one step.
+ */
 static double ratio(double a, double b) {
     return b > 0 ? a / b : 0;
 }
@@ -235,8 +237,8 @@ static json_t *round_json(const bench *b, const round_result *r) {
         "decode_step_cpu_ms", r->decode.cpu * 1e3, "floor_share",
         ratio(floor_seconds(b), r->decode.median), "frames_per_s_codes",
         ratio(r->requests, r->decode.median), "rtf_codes",
-        r->decode.median / frame_seconds(r),
-        "vocoder_ms_per_frame", vocoder_frame(r) * 1e3, "wall_s", r->wall, "frames_per_s",
+        r->decode.median / frame_seconds(r), "vocoder_ms_per_frame",
+        vocoder_frame(r) * 1e3, "wall_s", r->wall, "frames_per_s",
         r->frames * r->requests / r->wall, "rtf", r->wall / r->audio, "first_audio_s",
         r->first_median, "first_audio_worst_s", r->first_worst);
 }
@@ -268,8 +270,8 @@ static void report(const bench *b) {
     for (int i = 0; i < b->set.n_rounds; i++) {
         const round_result *r = &b->rounds[i];
         const probe_stat *d = &r->decode;
-        printf("%8d %6d  %8.1f %6.1f %6.1f %5.0f%%  %8.2f %5.2f  ", r->requests, r->frames,
-               d->median * 1e3, d->best * 1e3, d->cpu * 1e3,
+        printf("%8d %6d  %8.1f %6.1f %6.1f %5.0f%%  %8.2f %5.2f  ", r->requests,
+               r->frames, d->median * 1e3, d->best * 1e3, d->cpu * 1e3,
                100 * ratio(floor_seconds(b), d->median), ratio(r->requests, d->median),
                d->median / frame_seconds(r));
         printf("%12.1f  %8.2f %5.2f  %11.2f %6.2f\n", vocoder_frame(r) * 1e3,
@@ -278,13 +280,14 @@ static void report(const bench *b) {
     }
 }
 
-/* ---- main --------------------------------------------------------------------------------- */
+/* ---- main ---------------------------------------- */
 
 static const char help[] =
     "usage: tts --model DIR [OPTIONS]\n"
     "  --model DIR        folder with the configs of a checkpoint (bench/configs)\n"
     "  --requests N,...   how many at a time, one round each (default 1,4,8)\n"
-    "  --frames N,...     frames of each request of a round (default 24; the last repeats)\n"
+    "  --frames N,...     frames of each request of a round (default 24; the last "
+    "repeats)\n"
     "  --threads N        of the CPU backend (default: all cores)\n"
     "  --backend NAME     cpu (default), ref or cuda\n"
     "  --root DIR         where pipelines/ and scripts/ are (default: the source tree)\n"
@@ -305,11 +308,16 @@ static int numbers(const char *text, int *v, int max) {
 
 static int parse(int argc, char **argv, settings *s) {
     static const struct option names[] = {
-        {"model", 1, NULL, 'm'},  {"requests", 1, NULL, 'r'}, {"frames", 1, NULL, 'f'},
-        {"threads", 1, NULL, 't'}, {"backend", 1, NULL, 'b'},  {"root", 1, NULL, 'd'},
-        {"help", 0, NULL, 'h'},   {0}};
-    *s = (settings){.root = OG_SOURCE_DIR, .backend = "cpu", .threads = machine_cores(),
-                    .requests = {1, 4, 8}, .n_rounds = 3, .frames = {24}};
+        {"model", 1, NULL, 'm'},   {"requests", 1, NULL, 'r'},
+        {"frames", 1, NULL, 'f'},  {"threads", 1, NULL, 't'},
+        {"backend", 1, NULL, 'b'}, {"root", 1, NULL, 'd'},
+        {"help", 0, NULL, 'h'},    {0}};
+    *s = (settings){.root = OG_SOURCE_DIR,
+                    .backend = "cpu",
+                    .threads = machine_cores(),
+                    .requests = {1, 4, 8},
+                    .n_rounds = 3,
+                    .frames = {24}};
     int n_frames = 1, c;
     while ((c = getopt_long(argc, argv, "o:", names, NULL)) != -1) {
         switch (c) {
