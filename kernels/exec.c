@@ -106,6 +106,26 @@ void og_exec_set_tap(og_exec *ex, og_tap_fn *fn, void *arg) {
     ex->tap_arg = arg;
 }
 
+static size_t span_of(const og_tensor *t) {
+    int64_t last = 0;
+    if (!og_tensor_count(t)) return 0;
+    for (int i = 0; i < t->rank; i++) last += (t->ne[i] - 1) * t->stride[i];
+    return ((size_t)last + 1) * og_dtype_size(t->dtype);
+}
+
+/* A tap reads host memory: elsewhere it gets a copy, and where there is none, nothing. */
+static void tap_copy(og_exec *ex, const char *name, const og_tensor *t) {
+    og_err err = OG_ERR_INIT;
+    size_t bytes = span_of(t);
+    og_tensor copy = *t;
+    copy.place = (og_place){OG_PLACE_HOST, 0};
+    copy.data = og_malloc(bytes ? bytes : 1);
+    if (copy.data && og_exec_sync(ex) == 0 &&
+        og_device_download(ex->dev, copy.data, t->data, bytes, &err) == 0)
+        ex->tap(ex->tap_arg, name, &copy);
+    og_free(copy.data);
+}
+
 int og_exec_tapped(const og_exec *ex) {
     return ex->tap != NULL;
 }
@@ -117,5 +137,6 @@ void og_tap(og_exec *ex, const og_tensor *t, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(name, sizeof name, fmt, ap);
     va_end(ap);
-    ex->tap(ex->tap_arg, name, t);
+    if (ex->dev->place.kind != OG_PLACE_HOST) tap_copy(ex, name, t);
+    else ex->tap(ex->tap_arg, name, t);
 }

@@ -169,6 +169,43 @@ static void test_sampled_cpu(void **state) {
     run_all("cpu", "tiny-b", 1);
 }
 
+static void count_tap(void *arg, const char *name, const og_tensor *t) {
+    assert_true(name[0] != 0);
+    assert_int_equal(t->place.kind, OG_PLACE_HOST);
+    *(double *)arg += t->dtype == OG_F32 ? *(const float *)t->data : 0.0;
+}
+
+/* A tap sees host memory, and what is tapped is not recorded. */
+static void test_far_taps(void **state) {
+    (void)state;
+    double sum[2] = {0};
+    for (int i = 0; i < 2; i++) {
+        talker_fix f = {0};
+        talker_case c;
+        th_job j;
+        if (i) far_open(&f.env);
+        else th_open(&f.env, "ref");
+        talker_open_on(&f, "tiny-a", TALKER_CFG);
+        far_graph_launches = 0;
+        og_exec_set_tap(f.env.exec, count_tap, &sum[i]);
+        talker_load(&f, &c, "tiny-a", "cv_empty");
+        talker_job(&f, &j, &c, 1);
+        j.job.sampling.max_tokens = 6;
+        talker_admit(&f, &j);
+        talker_feed(&f, &j, &c);
+        og_step_info info;
+        og_err err = OG_ERR_INIT;
+        while (f.node->api->step(f.node, &info, &err) == OG_STEP_WORK) continue;
+        assert_int_equal(err.code, 0);
+        f.node->api->retire(f.node, &j.job);
+        th_job_free(&j);
+        talker_unload(&c);
+        talker_close(&f);
+        assert_int_equal(far_graph_launches, 0);
+    }
+    assert_true(sum[0] != 0.0);
+}
+
 /* On a device whose memory is not the host's, with recorded steps. */
 static void test_far(void **state) {
     (void)state;
@@ -222,6 +259,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_greedy_ref), cmocka_unit_test(test_sampled_ref),
         cmocka_unit_test(test_greedy_cpu), cmocka_unit_test(test_sampled_cpu),
-        cmocka_unit_test(test_far), cmocka_unit_test(test_seed_decides)};
+        cmocka_unit_test(test_far), cmocka_unit_test(test_far_taps),
+        cmocka_unit_test(test_seed_decides)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
