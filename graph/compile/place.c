@@ -94,12 +94,12 @@ static void place_stage(og__build *b, int stage) {
     bool cuda = strcmp(backend, "cuda") == 0;
     int ids[MAX_DEVICES], device[MAX_DEVICES];
     int n = og_overlay_devices(b->overlay, s->name, ids, MAX_DEVICES);
-    check_backend(b, s, backend);
     if (cuda && host_only(s)) {
         backend = "cpu";
         cuda = false;
         n = 0;
     }
+    check_backend(b, s, backend);
     s->n_replicas = (int)og_overlay_int(b->overlay, s->name, "num_replicas", 1);
     if (s->n_replicas < 1 || s->n_replicas > MAX_DEVICES) {
         og_diags_error(b->diags, overlay_src(b, s, "num_replicas"),
