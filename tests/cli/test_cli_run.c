@@ -275,9 +275,10 @@ static void test_reader_that_goes_away(void **state) {
     ran_free(&r);
 }
 
-/* Started as if from a terminal, where Ctrl-C is not ignored. */
+/* Started as if from a terminal, where Ctrl-C is not ignored. The text is as long as the
+ * stage's 4096 positions allow, at a token a byte, so that it takes a while. */
 static child start_long(const char *path) {
-    static char text[8192];
+    static char text[3600];
     for (size_t n = 0; n + 64 < sizeof text; n += strlen(text + n))
         snprintf(text + n, sizeof text - n, "The children play in the garden. ");
     char *argv[] = {
