@@ -130,6 +130,11 @@ void probe_sum(og_kind kind, int jobs, probe_stat *out) {
         out->rows += s->rows;
     }
     pthread_mutex_unlock(&probe.mu);
+    /* In the last one a job ended, with half a step's work. */
+    if (jobs && out->steps > 1) {
+        out->steps--;
+        out->total -= v[out->steps];
+    }
     if (out->steps) {
         out->median = median(v, out->steps);
         out->best = v[0];

@@ -9,6 +9,7 @@ codec is timed by itself. setup.sh installs what it needs.
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import time
@@ -24,6 +25,7 @@ def parse():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
     p.add_argument("--codec-frames", type=int, default=12, help="0: leave the codec out")
+    p.add_argument("--beside", help="JSON of bench/tts of the same run: prints the ratios")
     p.add_argument("-o", dest="out", help="the numbers as JSON")
     a = p.parse_args()
     a.requests = [int(x) for x in a.requests.split(",")]
@@ -97,6 +99,15 @@ def codec_seconds(frames):
     return min(times) / frames
 
 
+def print_ratios(rounds):
+    with open(ARGS.beside) as f:
+        ours = {r["requests"]: r["decode_step_ms"] for r in json.load(f)["rounds"]}
+    for r in rounds:
+        if ours.get(r["requests"]):
+            ratio = r["decode_step_ms"] / ours[r["requests"]]
+            print(f"omni-graph's decode step at {r['requests']}: {ratio:.2f} times as fast")
+
+
 @torch.inference_mode()
 def main():
     torch.set_num_threads(ARGS.threads)
@@ -120,12 +131,16 @@ def main():
               flush=True)
     report = {"program": "PyTorch reference", "torch": torch.__version__, "model": ARGS.model,
               "dtype": ARGS.dtype, "threads": ARGS.threads, "load": os.getloadavg()[0],
+              "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1.024e-3,
               "rounds": rounds}
     if ARGS.codec_frames:
         del model
         report["vocoder_ms_per_frame"] = codec_seconds(ARGS.codec_frames) * 1e3
         print(f"codec decode, float32, {ARGS.codec_frames} frames at once: "
               f"{report['vocoder_ms_per_frame']:.1f} ms a frame")
+    print(f"peak memory {report['peak_rss_mb']:.0f} MB")
+    if ARGS.beside:
+        print_ratios(rounds)
     if ARGS.out:
         with open(ARGS.out, "w") as f:
             json.dump(report, f, indent=1)
