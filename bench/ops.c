@@ -1,8 +1,8 @@
 /* How near each op comes to what the machine can do; ops_cases.h has the table.
  *
- * Of every op: time of a call (the best of five rounds), bytes and operations per second,
- * and their shares of the ceilings of this run: a plain read of memory, and multiply-adds
- * in registers. On CUDA the ceilings are those of its own ops: a copy of 256 MiB, and the
+ * Of every op: time of a call (the best of many short rounds), bytes and operations per
+ * second, and their shares of the ceilings of this run: a plain read of memory, and
+ * multiply-adds in registers. On CUDA the ceilings are those of its own ops: a copy of 256 MiB, and the
  * fastest of two large linears. The op is bound by what it has the larger share of. */
 #include <getopt.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "bench/ops_cases.h"
 #include "kernels/base/alloc.h"
 
-#define ROUNDS 5
+#define ROUND_SECONDS 0.004
 #define GRAPH_CALLS 16
 
 typedef struct settings {
@@ -35,22 +35,21 @@ static int repeat(ops_env *env, const ops_case *c, int n) {
     return rc;
 }
 
+/* Rounds are about as long as a turn on a shared core, so that the best one had it whole. */
 static int time_calls(ops_env *env, const ops_case *c, double seconds, double *best) {
-    double t = machine_now();
+    double t = machine_now(), until = t + seconds;
     int rc = repeat(env, c, 1); /* touches what has not been touched, and says how long */
-    if (rc < 0) return rc;
     t = machine_now() - t;
-    int n = seconds / ROUNDS > t ? (int)(seconds / ROUNDS / t) : 1;
+    int n = t < ROUND_SECONDS ? (int)(ROUND_SECONDS / t) : 1;
     *best = 0;
-    for (int i = 0; i < (t > seconds ? 1 : ROUNDS); i++) {
+    while (rc == 0 && (*best == 0 || machine_now() < until)) {
         t = machine_now();
-        if ((rc = repeat(env, c, n)) < 0) return rc;
+        rc = repeat(env, c, n);
         double per = (machine_now() - t) / n;
         if (*best == 0 || per < *best) *best = per;
-        if (per * n * 4 > seconds && n > 1)
-            n = (n + 1) / 2; /* the first call was a quick one */
+        if (per * n < ROUND_SECONDS / 2) n *= 2; /* the first call was a slow one */
     }
-    return 0;
+    return rc;
 }
 
 /* A captured graph of some calls: what a step costs a device that works by itself. */
