@@ -2,8 +2,8 @@
  *
  * Of every op: time of a call (the best of many short rounds), bytes and operations per
  * second, and their shares of the ceilings of this run: a plain read of memory, and
- * multiply-adds in registers. On CUDA the ceilings are those of its own ops: a copy of 256 MiB, and the
- * fastest of two large linears. The op is bound by what it has the larger share of. */
+ * multiply-adds in registers. On CUDA the ceilings are those of its own ops: a copy of
+ * 256 MiB, and a large bf16 linear. The op is bound by what it has the larger share of. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static int repeat(ops_env *env, const ops_case *c, int n) {
     return rc;
 }
 
-/* Rounds are about as long as a turn on a shared core, so that the best one had it whole. */
+/* Rounds are about as long as a turn on a shared core: the best one had it whole. */
 static int time_calls(ops_env *env, const ops_case *c, double seconds, double *best) {
     double t = machine_now(), until = t + seconds;
     int rc = repeat(env, c, 1); /* touches what has not been touched, and says how long */

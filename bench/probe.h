@@ -29,9 +29,9 @@ og_plan_registry probe_registry(void);
 /* Forget the steps so far. From now on every decoder's job makes exactly `tokens` tokens,
  * the stop id at the end of them or not; it must not exceed what the plan allows. */
 void probe_reset(int tokens);
-/* Steps of nodes of that kind that computed something for exactly `jobs` jobs and no prompt
- * rows, but the last of them, in which a job ends (jobs 0: all its steps). On a device that
- * works by itself the time is that of handing over. */
+/* Steps of nodes of that kind that computed something for exactly `jobs` jobs and no
+ * prompt rows, but the last of them, in which a job ends (jobs 0: all its steps). On a
+ * device that works by itself the time is that of handing over. */
 void probe_sum(og_kind kind, int jobs, probe_stat *out);
 
 #endif
