@@ -3,7 +3,7 @@
  * Of every op: time of a call (the best of many short rounds), bytes and operations per
  * second, and their shares of the ceilings of this run: a plain read of memory, and
  * multiply-adds in registers. On CUDA the ceilings are those of its own ops: a copy of
- * 256 MiB, and a large bf16 linear. The op is bound by what it has the larger share of. */
+ * 256 MiB, and a large bf16 linear. What an op has the larger share of binds it. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
