@@ -6,7 +6,7 @@ static void decode(const uint8_t *data, size_t size, int rate) {
     og_audio a = {0};
     og_err err = OG_ERR_INIT;
     int rc = og_audio_decode(data, size, rate, &a, &err);
-    if ((rc < 0) != (err.msg[0] != 0)) abort();
+    if (rc != err.code) abort();
     if (rc == 0 && (a.n <= 0 || a.rate <= 0 || (rate && a.rate != rate))) abort();
     og_audio_clear(&a);
 }

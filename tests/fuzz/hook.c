@@ -43,7 +43,7 @@ static void run(const og_hook_env *env, const json_t *request) {
     for (int i = 0; i < 2; i++) { /* again: what the first call left must not matter */
         og_err_clear(&err);
         int rc = og_hook_run(vm, &call, &res, &err);
-        if ((rc < 0) != (err.msg[0] != 0)) abort();
+        if (rc != err.code) abort();
         og_str s = OG_STR_INIT;
         if (rc == 0) og_hook_print(&res, env, &s);
         og_str_free(&s);

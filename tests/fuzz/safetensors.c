@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     og_weights *w = NULL;
     og_err err = OG_ERR_INIT;
     int rc = og_weights_open(fuzz_file("x.safetensors", data, size), &w, &err);
-    if ((rc == 0) != (w != NULL) || (rc < 0) != (err.msg[0] != 0)) abort();
+    if ((rc == 0) != (w != NULL) || rc != err.code) abort();
     if (w) look(w);
     og_weights_close(w);
     return 0;

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     og_err err = OG_ERR_INIT;
     size_t at = fuzz_split(data, size);
     int rc = og_tokenizer_open_json("fuzz", (const char *)data, at, &t, &err);
-    if ((rc == 0) != (t != NULL) || (rc < 0) != (err.msg[0] != 0)) abort();
+    if ((rc == 0) != (t != NULL) || rc != err.code) abort();
     if (t) look(t, text, sizeof text - 1);
     if (t && at < size) look(t, (const char *)data + at + 1, size - at - 1);
     og_tokenizer_close(t);
