@@ -16,6 +16,7 @@ struct og_device {
     og_place place;
     int index;
     int threads; /* asked for at open */
+    int deterministic; /* bits over speed */
     void *impl;  /* of the backend */
 };
 

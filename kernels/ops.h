@@ -57,6 +57,10 @@ typedef struct og_device_info {
 OG_MUST_CHECK int og_device_open(const char *backend, int index, int threads, og_device **out,
                                  og_err *err);
 void og_device_close(og_device *dev); /* NULL is fine; execs must be gone */
+/* Keep the rule about bits whatever it costs, where the backend has a faster way (cuda: bf16
+ * weights against more than four rows use the tensor cores, whose bits differ from those of
+ * fewer rows). Off at first; before any exec of the device measures or runs. */
+void og_device_set_deterministic(og_device *dev, int on);
 void og_device_info_get(const og_device *dev, og_device_info *info);
 /* Names of the backends in this binary, NULL at the end. */
 const char *const *og_device_backends(void);

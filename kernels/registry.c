@@ -74,6 +74,10 @@ void og_device_close(og_device *dev) {
     og_free(dev);
 }
 
+void og_device_set_deterministic(og_device *dev, int on) {
+    dev->deterministic = on != 0;
+}
+
 void og_device_info_get(const og_device *dev, og_device_info *info) {
     memset(info, 0, sizeof *info);
     info->backend = dev->be->name;

@@ -9,7 +9,8 @@
  *
  * Kernels are launched through launch.cuh alone. Bits: all kernels of one op spell each
  * output element as the same expression (explicit fma, no contraction across templates), so
- * its bits depend on its own row, K and dtype only.
+ * its bits depend on its own row, K and dtype only; mma.cu is the exception, which
+ * og_device_set_deterministic rules out.
  *
  * Environment, read when an exec is made: OG_PDL=1 lets a kernel start while the one before
  * it ends; OG_CUDA_TRACE=1 waits after each launch, so that an error names its op.

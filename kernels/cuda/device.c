@@ -132,7 +132,7 @@ void og__cuda_info(const og_device *dev, og_device_info *info) {
     const og__cuda_device *d = og__cuda_device_of(dev);
     snprintf(info->name, sizeof info->name, "%s, sm_%d%d, %d SMs", d->name, d->major, d->minor,
              d->sms);
-    info->deterministic = 1;
+    info->deterministic = dev->deterministic;
     info->threads = 1;
     info->memory = d->memory;
 }

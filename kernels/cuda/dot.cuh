@@ -275,23 +275,14 @@ static int dot_go(og_exec *ex, const char *op, og__dot *d) {
 }
 
 /* A warp takes more than one row of weights as soon as that leaves enough blocks. */
-template <typename T, int MB, bool VEC>
-static int dot_rows(og_exec *ex, const char *op, og__dot *d, int wide) {
-    constexpr int MORE = MB == OG__DOT_ROWS ? 4 : 2;
-    if (d->glu) return dot_go<T, MB, MORE, VEC, true>(ex, op, d);
-    return wide ? dot_go<T, MB, MORE, VEC, false>(ex, op, d)
-                : dot_go<T, MB, 1, VEC, false>(ex, op, d);
-}
-
 template <typename T> static int dot_aligned(og_exec *ex, const char *op, og__dot *d) {
     int64_t n = 0;
     for (int i = 0; i < d->n_out; i++) n += d->out[i].n;
     int64_t blocks = n / DOT_WARPS * ((d->m + OG__DOT_ROWS - 1) / OG__DOT_ROWS);
-    int wide = blocks >= 4 * og__cuda_device_of(ex->dev)->sms;
-    if (d->m > 4) return dot_rows<T, 8, true>(ex, op, d, wide);
-    if (d->m > 2) return dot_rows<T, 4, true>(ex, op, d, wide);
-    if (d->m == 2) return dot_rows<T, 2, true>(ex, op, d, wide);
-    return dot_rows<T, 1, true>(ex, op, d, wide);
+    if (d->glu) return dot_go<T, 8, 4, true, true>(ex, op, d);
+    return blocks >= 4 * og__cuda_device_of(ex->dev)->sms
+               ? dot_go<T, 8, 4, true, false>(ex, op, d)
+               : dot_go<T, 8, 1, true, false>(ex, op, d);
 }
 
 /* Weights that 16 bytes cannot be read from: rare, so two blockings are enough. */
@@ -303,11 +294,12 @@ template <typename T> static int dot_unaligned(og_exec *ex, const char *op, og__
                      : dot_go<T, 8, 4, false, false>(ex, op, d);
 }
 
-template <typename T> static int dot_of(og_exec *ex, const char *op, og__dot *d) {
+/* 16 bytes at a time can be read from all weights. */
+template <typename T> static int dot_is_aligned(const og__dot *d) {
     int vec = d->k % T::V == 0;
     for (int i = 0; i < d->n_out; i++)
         vec &= !((uintptr_t)d->out[i].w % 16) && d->out[i].ldw * T::SIZE % 16 == 0;
-    return vec ? dot_aligned<T>(ex, op, d) : dot_unaligned<T>(ex, op, d);
+    return vec;
 }
 
 #endif

@@ -50,6 +50,14 @@ typedef struct og__dot {
 } og__dot;
 
 #define OG__DOT_ROWS 8 /* rows that read a weight once */
+#define OG__DOT_FEW 4  /* rows up to which weights are all that is waited for */
+
+/* Whether m rows against weights of t go to the tensor cores; their norm then runs before. */
+static inline int og__cuda_fast(const og_exec *ex, og_dtype t, int m) {
+    return t == OG_BF16 && m > OG__DOT_FEW && !ex->dev->deterministic;
+}
+int og__cuda_mma_takes(const og_exec *ex, og_dtype t, const og__dot *d);
+int og__cuda_mma(og_exec *ex, const char *op, og__dot *d);
 
 int og__cuda_dot_f32(og_exec *ex, const char *op, og__dot *d);
 int og__cuda_dot_bf16(og_exec *ex, const char *op, og__dot *d);

@@ -1,5 +1,5 @@
 /* The dot family for f32 weights; a file of its own so that the three compile side by side. */
-#include "kernels/cuda/dot.cuh"
+#include "kernels/cuda/gemv.cuh"
 
 int og__cuda_dot_f32(og_exec *ex, const char *op, og__dot *d) {
     return dot_of<w_f32>(ex, op, d);

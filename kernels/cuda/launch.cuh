@@ -28,23 +28,37 @@ __device__ inline void enter() {
     enter_wait();
 }
 
+/* A launch in clusters of `cluster` blocks along x. */
 template <typename... P, typename... A>
-static int launch(og_exec *ex, const char *op, void (*kernel)(P...), dim3 grid, dim3 block,
-                  size_t shared, A... args) {
+static int launch_cluster(og_exec *ex, const char *op, void (*kernel)(P...), dim3 grid,
+                          dim3 block, size_t shared, unsigned cluster, A... args) {
     og__cuda_exec *c = og__cuda_exec_of(ex);
-    cudaLaunchAttribute attr = {};
-    attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attr.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attr[2] = {};
+    unsigned n = 0;
+    if (cluster > 1) {
+        attr[n].id = cudaLaunchAttributeClusterDimension;
+        attr[n++].val.clusterDim = {cluster, 1, 1};
+    }
+    if (c->pdl) {
+        attr[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attr[n++].val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared;
     config.stream = c->stream;
-    config.attrs = &attr;
-    config.numAttrs = c->pdl ? 1 : 0;
+    config.attrs = attr;
+    config.numAttrs = n;
     cudaError_t e = cudaSetDevice(ex->dev->index);
     if (e == cudaSuccess) e = cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
     return og__cuda_launched(ex, op, e);
+}
+
+template <typename... P, typename... A>
+static int launch(og_exec *ex, const char *op, void (*kernel)(P...), dim3 grid, dim3 block,
+                  size_t shared, A... args) {
+    return launch_cluster(ex, op, kernel, grid, block, shared, 1, args...);
 }
 
 /* Blocks of `block` threads over n elements. */

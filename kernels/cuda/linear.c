@@ -3,6 +3,7 @@
 #include "kernels/cuda/dot.h"
 
 int og__cuda_dot(og_exec *ex, const char *op, og_dtype t, og__dot *d) {
+    if (og__cuda_mma_takes(ex, t, d)) return og__cuda_mma(ex, op, d);
     switch (t) {
     case OG_F32: return og__cuda_dot_f32(ex, op, d);
     case OG_BF16: return og__cuda_dot_bf16(ex, op, d);
@@ -85,9 +86,10 @@ int og__cuda_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const 
 /* The input of a normed op: within the kernel for a few rows, else normed beforehand into
  * scratch. Both have the same bits, rms_norm being the same code. */
 static int normed(og_exec *ex, const char *op, const og_tensor *x, const og_tensor *norm,
-                  float eps, int64_t k, og__dot *d) {
+                  float eps, const og_tensor *w, og__dot *d) {
+    int64_t k = w->ne[1];
     *d = dot_over(x, k);
-    if (d->m <= OG__DOT_ROWS) {
+    if (d->m <= OG__DOT_ROWS && !og__cuda_fast(ex, w->dtype, d->m)) {
         d->norm = norm->data;
         d->norm_t = (int)norm->dtype;
         d->eps = eps;
@@ -107,7 +109,7 @@ int og__cuda_norm_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
                          const og_tensor *norm, float eps, const og_tensor *w,
                          const og_tensor *bias) {
     og__dot d;
-    OG__CHECK(normed(ex, "norm_linear", x, norm, eps, w->ne[1], &d));
+    OG__CHECK(normed(ex, "norm_linear", x, norm, eps, w, &d));
     if (og__measuring(ex)) return 0;
     return run(ex, "norm_linear", &d, n, y, w, bias, NULL);
 }
@@ -117,7 +119,7 @@ int og__cuda_glu_linear(og_exec *ex, og_tensor *y, const og_tensor *x, const og_
     if (gate->dtype != up->dtype || gate->ne[0] != up->ne[0])
         return og__compose_glu_linear(ex, y, x, norm, eps, gate, up, act);
     og__dot d;
-    OG__CHECK(normed(ex, "glu_linear", x, norm, eps, gate->ne[1], &d));
+    OG__CHECK(normed(ex, "glu_linear", x, norm, eps, gate, &d));
     if (og__measuring(ex)) return 0;
     d.glu = 1;
     d.act = (int)act;

@@ -3,6 +3,7 @@
 #include "kernels/cuda/launch.cuh"
 
 #define BLOCK 256
+#define ROW_FLOATS 8192 /* of a row in shared memory */
 #define WARPS (BLOCK / WARP)
 
 /* Rows of one width, each operand with its own stride. */
@@ -166,10 +167,37 @@ __global__ void __launch_bounds__(BLOCK)
         to[c] = rms_apply(from[c], scale, elem(w, t, c));
 }
 
+/* A block for a row, for few rows: the sum is still one warp's, from shared memory. */
+__global__ void __launch_bounds__(BLOCK)
+    rms_norm_row_kernel(float *y, int64_t ldy, const float *x, int64_t ldx, int cols,
+                        const void *w, int t, float eps) {
+    __shared__ float4 row[ROW_FLOATS / 4];
+    __shared__ float shared_scale;
+    float *v = (float *)row;
+    enter();
+    const float *from = x + blockIdx.x * ldx;
+    float *to = y + blockIdx.x * ldy;
+#pragma unroll 4
+    for (int c = threadIdx.x; c < cols; c += BLOCK) v[c] = from[c];
+    __syncthreads();
+    if (threadIdx.x < WARP) {
+        float scale = rms_scale(v, cols, eps, cols % 4 == 0);
+        if (threadIdx.x == 0) shared_scale = scale;
+    }
+    __syncthreads();
+#pragma unroll 4
+    for (int c = threadIdx.x; c < cols; c += BLOCK)
+        to[c] = rms_apply(v[c], shared_scale, elem(w, t, c));
+}
+
 int og__cuda_rms_norm(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
                       float eps) {
     if (og__measuring(ex)) return 0;
     og__mat my = og__mat_of(y), mx = og__mat_of(x);
+    if (mx.cols <= ROW_FLOATS && mx.cols >= BLOCK)
+        return launch(ex, "rms_norm", rms_norm_row_kernel, dim3((unsigned)mx.rows),
+                      dim3(BLOCK), 0, (float *)my.p, my.ld, (const float *)mx.p, mx.ld,
+                      (int)mx.cols, (const void *)w->data, (int)w->dtype, eps);
     return launch(ex, "rms_norm", rms_norm_kernel, blocks_for(mx.rows, WARPS), dim3(BLOCK), 0,
                   (float *)my.p, my.ld, (const float *)mx.p, mx.ld, (int)mx.rows,
                   (int)mx.cols, is_vec4(mx.p, mx.ld, mx.cols), (const void *)w->data,
