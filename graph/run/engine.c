@@ -26,6 +26,14 @@ static const char *host_backend(const og_plan *p) {
     return strcmp(p->backend, "cuda") == 0 ? "cpu" : p->backend;
 }
 
+/* Whether the overlay asks for it, of all stages or of one in the group. */
+static bool wants_same_bits(const og_plan *p, const og_plan_group *g) {
+    bool all = og_overlay_bool(p->overlay, NULL, "deterministic", false), any = all;
+    for (int i = 0; i < g->n_stages; i++)
+        any |= og_overlay_bool(p->overlay, p->stages[g->stages[i]].name, "deterministic", all);
+    return any;
+}
+
 /* A group's executor; its nodes stand sinks first. */
 static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) {
     const og_plan_group *g = &e->plan->groups[index];
@@ -46,7 +54,9 @@ static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) 
     }
     const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : host_backend(e->plan);
     int rc = og_device_open(backend, g->place.index, e->plan->threads, &ex->dev, err);
-    if (rc == 0) rc = og_exec_create(ex->dev, 0, &ex->exec, err);
+    if (rc < 0) return rc;
+    og_device_set_deterministic(ex->dev, wants_same_bits(e->plan, g));
+    rc = og_exec_create(ex->dev, 0, &ex->exec, err);
     return rc < 0 ? rc : og__executor_start(ex, err);
 }
 
