@@ -139,7 +139,8 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
         for (og_request *r = e->all; r && !hit; r = r->all_next) {
             if (atomic_load(&r->fail_seen)) continue;
             pthread_mutex_lock(&r->mu);
-            for (int i = r->wave_from; r->jobs_left > 0 && i < r->n_jobs && !hit; i++)
+            bool bound = r->jobs_left > 0; /* else its jobs are the front door's */
+            for (int i = bound ? r->wave_from : 0; bound && i < r->n_jobs && !hit; i++)
                 if (r->jobs[i]->ex == ex) hit = r;
             pthread_mutex_unlock(&r->mu);
         }
