@@ -266,7 +266,9 @@ static void do_line(batch *b, line *l) {
     og_request *r = NULL;
     int64_t samples = 0;
     og_request_stats s = {0};
+    pthread_mutex_lock(&b->mu); /* names lie in the arena, which is no thread's own */
     int rc = parse_line(b, l, &err);
+    pthread_mutex_unlock(&b->mu);
     if (rc == 0) rc = submit(b, l, &r, &err);
     if (rc == 0) rc = carry(b, l, r, &samples, &err);
     if (r) og_request_get_stats(r, &s);
