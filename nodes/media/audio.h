@@ -101,7 +101,8 @@ int og_audio_decode(const void *bytes, size_t len, int rate, og_audio *out,
                     og_err *err) OG_MUST_CHECK;
 void og_audio_clear(og_audio *a);
 
-/* Mono, soxr's HQ recipe; *m = ceil(n * to / from). *y is the caller's (og_free). */
+/* Mono, soxr's HQ recipe; *m = ceil(n * (to / from)) in double, what soxr does not fill being
+ * silence. *y is the caller's (og_free). */
 int og_audio_resample(const float *x, int64_t n, int from, int to, float **y, int64_t *m,
                       og_err *err) OG_MUST_CHECK;
 

@@ -140,6 +140,12 @@ int og_audio_decode(const void *bytes, size_t len, int rate, og_audio *out, og_e
     return read_open(f, &info, rate, out, err);
 }
 
+/* In floating point, as the references of the models count: the ratio is rounded first, so one
+ * second at 44.1 kHz is 24,001 samples at 24 kHz, of which the last is silence. */
+static double resampled_length(int64_t n, int from, int to) {
+    return ceil((double)n * ((double)to / (double)from));
+}
+
 int og_audio_resample(const float *x, int64_t n, int from, int to, float **y, int64_t *m,
                       og_err *err) {
     *y = NULL;
@@ -148,10 +154,11 @@ int og_audio_resample(const float *x, int64_t n, int from, int to, float **y, in
         return og_err_set(err, OG_EINVAL,
                           "cannot resample from %d to %d Hz (limit is %d)", from, to,
                           OG_AUDIO_MAX_RATE);
-    int64_t want = n > INT64_MAX / to ? INT64_MAX : (n * to + from - 1) / from;
-    if (want > OG_AUDIO_MAX_FRAMES)
+    double length = resampled_length(n, from, to);
+    if (length > (double)OG_AUDIO_MAX_FRAMES)
         return og_err_set(err, OG_ELIMIT, "audio is too long (limit is %lld samples)",
                           (long long)OG_AUDIO_MAX_FRAMES);
+    int64_t want = (int64_t)length;
     float *out = og_calloc((size_t)want, sizeof *out);
     if (!out) return og_err_set(err, OG_ENOMEM, "no memory for audio");
     if (from == to) {

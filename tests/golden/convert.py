@@ -128,4 +128,5 @@ def main():
     print(total, "bytes")
 
 
-main()
+if __name__ == "__main__":
+    main()

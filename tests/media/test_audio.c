@@ -296,6 +296,10 @@ static void test_read_stereo_and_resample(void **state) {
     ok(og_audio_resample(mono, 0, 16000, 24000, &y, &m, &err), &err);
     assert_int_equal(m, 0);
     og_free(y);
+    ok(og_audio_resample(mono, 147, 44100, 24000, &y, &m, &err), &err);
+    assert_int_equal(m, 81); /* 80, but for the rounding that the references do */
+    assert_true(y[80] == 0);
+    og_free(y);
     free(mono);
     free(two);
 }
