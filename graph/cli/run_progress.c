@@ -129,6 +129,16 @@ static void prefix_row(const og_plan_stage *st, int replica, const og_node_stats
             (long long)n->prefix_rows_total, (long long)n->kv_pages_cached);
 }
 
+static void cache_row(const og_plan_stage *st, int replica, const og_node_stats *n) {
+    char name[96], bytes[32];
+    int64_t lookups = n->cache_hits + n->cache_misses;
+    if (!lookups) return;
+    snprintf(name, sizeof name, st->n_replicas > 1 ? "%s #%d" : "%s", st->name, replica);
+    bytes_text(n->cache_bytes, bytes, sizeof bytes);
+    fprintf(stderr, "%-16s %s: %lld of %lld clips found, %s kept\n", "result cache", name,
+            (long long)n->cache_hits, (long long)lookups, bytes);
+}
+
 static void each_node(og_engine *e, const og_plan *p,
                       void (*print)(const og_plan_stage *, int, const og_node_stats *)) {
     for (int i = 0; i < p->n_order; i++) {
@@ -159,6 +169,7 @@ void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) 
             "weights", "state", "steps", "rows");
     each_node(e, p, node_row);
     each_node(e, p, prefix_row);
+    each_node(e, p, cache_row);
     if (q) {
         seconds_fact("queued", q->queued_s);
         seconds_fact("first output", q->first_output_s);

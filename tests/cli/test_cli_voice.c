@@ -75,6 +75,30 @@ static void test_voice_in_a_batch(void **state) {
     same_files(out, single);
 }
 
+/* The second line's clip was heard before, by both encoders. */
+static void test_same_clip_twice(void **state) {
+    (void)state;
+    char lines[128], text[1024], one[128], two[128];
+    in_scratch(lines, sizeof lines, "twice.jsonl");
+    in_scratch(one, sizeof one, "twice1.wav");
+    in_scratch(two, sizeof two, "twice2.wav");
+    const char *line = "{\"text\": \"Hello there.\", \"ref_audio\": \"%s\", \"ref_text\": "
+                       "\"It was a bright cold day.\", \"seed\": 7, \"output\": \"%s\"}\n";
+    int n = snprintf(text, sizeof text, line, clip, one);
+    snprintf(text + n, sizeof text - (size_t)n, line, clip, two);
+    write_text(lines, text);
+    ran r = program("run", "qwen3_tts", BASE, "--max-tokens", "10", "--batch", lines, "--stats",
+                    NULL);
+    assert_int_equal(r.code, 0);
+    assert_has(r.err, "result cache     speaker: 1 of 2 clips found, 1.1 KiB kept");
+    assert_has(r.err, "result cache     ref_codec: 1 of 2 clips found, ");
+    ran_free(&r);
+    same_files(one, two);
+    r = program(RUN, "--ref-audio", voice, "-o", one, "--stats", NULL);
+    if (strstr(r.err, "result cache")) fail_msg("a saved voice asks no encoder:\n%s", r.err);
+    ran_free(&r);
+}
+
 static void test_what_is_refused(void **state) {
     (void)state;
     char wav[128];
@@ -103,6 +127,7 @@ static void test_what_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_save_and_speak),
                                        cmocka_unit_test(test_voice_in_a_batch),
+                                       cmocka_unit_test(test_same_clip_twice),
                                        cmocka_unit_test(test_what_is_refused)};
     return cmocka_run_group_tests(tests, make_clip, NULL);
 }
