@@ -87,6 +87,7 @@ static int prepare(job *j, const char *pipeline) {
         return og__usage(j->cli, "the rate of the audio of '%s' is not known",
                          j->plan->name);
     if (og__watch_create(&j->watch, &err) < 0) return og__report(&err);
+    j->out.watch = j->watch;
     rc = og__output_open(&j->out, rate, &err);
     if (rc == 0 && j->layers_dir) rc = og__layers_create(j->layers_dir, &j->layers, &err);
     if (rc == 0) return 0;

@@ -26,6 +26,7 @@ typedef struct og__output {
     int rate;
     int64_t samples;
     og_err err; /* of standard output */
+    struct og__watch *watch; /* its signal ends a wait for a reader; NULL: none does */
 } og__output;
 
 /* Look at -o and --format before anything is loaded. 0, or an exit code. */

@@ -1,5 +1,8 @@
 /* Where the audio of `run` goes: a file that appears whole, standard output, or only the
  * facts about it as JSON. */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +10,7 @@
 #include "graph/cli/run.h"
 
 #define SILENCE 1024
+#define POLL_MS 100
 
 static const char *format_word(og__cli *cli, const og__output *o) {
     const char *word = og__args_get(&cli->args, "format");
@@ -48,8 +52,30 @@ int og__output_plan(og__cli *cli, og__output *o) {
     return 0;
 }
 
+/* Until the reader takes something. Nothing would wake a write that waits for a reader who
+ * has stopped reading, so the wait is here, where Ctrl-C is seen. */
+static int wait_for_reader(og__output *o) {
+    struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    for (;;) {
+        if (o->watch && og__watch_hit(o->watch))
+            return og_err_set(&o->err, OG_ECANCELED, "canceled");
+        int n = poll(&p, 1, POLL_MS);
+        if (n > 0 || (n < 0 && errno != EINTR)) return 0;
+    }
+}
+
+/* A pipe that takes anything takes PIPE_BUF bytes without waiting. */
 static int to_stdout(void *ctx, const void *bytes, size_t n) {
-    return og__write_stdout(bytes, n, &((og__output *)ctx)->err);
+    const char *p = bytes;
+    int rc = 0;
+    while (n > 0 && rc == 0) {
+        size_t k = n < PIPE_BUF ? n : PIPE_BUF;
+        rc = wait_for_reader(ctx);
+        if (rc == 0) rc = og__write_stdout(p, k, &((og__output *)ctx)->err);
+        p += k;
+        n -= k;
+    }
+    return rc;
 }
 
 int og__output_open(og__output *o, int rate, og_err *err) {
@@ -62,8 +88,9 @@ int og__output_open(og__output *o, int rate, og_err *err) {
 
 /* Why standard output took no more says more than that a writer was stopped. */
 static int sunk(const og__output *o, int rc, og_err *err) {
-    if (rc < 0 && o->err.code) *err = o->err;
-    return rc;
+    if (rc >= 0 || !o->err.code) return rc;
+    *err = o->err;
+    return o->err.code;
 }
 
 int og__output_write(og__output *o, const og_tensor *samples, og_err *err) {

@@ -74,13 +74,24 @@ const char *og_err_name(int code) {
     return "unknown error";
 }
 
+/* Messages quote what strangers wrote: no line of theirs, and nothing that steers a terminal. */
+static void clean(char *s) {
+    for (; *s; s++)
+        if ((unsigned char)*s < 0x20 || *s == 0x7f) *s = ' ';
+}
+
 int og_err_format(const og_err *err, char *buf, int size) {
+    og_err e = *err;
     char at[OG_ERR_FILE_MAX + 32] = "";
-    if (err->file[0] && err->line)
-        snprintf(at, sizeof at, "%s:%d:%d: ", err->file, err->line, err->col);
-    else if (err->file[0])
-        snprintf(at, sizeof at, "%s: ", err->file);
-    return snprintf(buf, (size_t)size, "%serror: %s%s%s%s%s%s", at, err->msg,
-                    err->node[0] ? " [" : "", err->node, err->node[0] ? "]" : "",
-                    err->hint[0] ? "\n  hint: " : "", err->hint);
+    clean(e.file);
+    clean(e.msg);
+    clean(e.node);
+    clean(e.hint);
+    if (e.file[0] && e.line)
+        snprintf(at, sizeof at, "%s:%d:%d: ", e.file, e.line, e.col);
+    else if (e.file[0])
+        snprintf(at, sizeof at, "%s: ", e.file);
+    return snprintf(buf, (size_t)size, "%serror: %s%s%s%s%s%s", at, e.msg,
+                    e.node[0] ? " [" : "", e.node, e.node[0] ? "]" : "",
+                    e.hint[0] ? "\n  hint: " : "", e.hint);
 }

@@ -84,7 +84,8 @@ const char *og_strerror(int code);
 const char *og_err_name(int code);
 
 /* Write the whole report into buf: "file:line:col: error: msg" then " [node]" and
- * "\n  hint: ..." where they exist. Returns the length that was needed. */
+ * "\n  hint: ..." where they exist. Control characters become blanks. Returns the length
+ * that was needed. */
 int og_err_format(const og_err *err, char *buf, int size);
 
 #ifdef __cplusplus

@@ -22,6 +22,10 @@ static void test_first_error_wins(void **state) {
     og_err_format(&e, text, sizeof text);
     assert_string_equal(text, "a.yaml:3:7: error: no stage 'x'\n  hint: did you mean 'y'?");
     assert_int_equal(og_err_set(NULL, OG_EIO, "nobody listens"), OG_EIO);
+    og_err quoted = OG_ERR_INIT;
+    og_err_set(&quoted, OG_EIO, "no '%s'", "a\nerror: b\x1b[2J\x7f");
+    og_err_format(&quoted, text, sizeof text);
+    assert_string_equal(text, "error: no 'a error: b [2J '");
     og_err_clear(&e);
     assert_int_equal(e.code, 0);
 }
