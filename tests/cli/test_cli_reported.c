@@ -28,7 +28,8 @@ static void test_b036_b044_streamed_and_whole_hold_the_same(void **state) {
     char path[128];
     size_t n;
     in_scratch(path, sizeof path, "whole.wav");
-    ran r = program(RUN_A, "--text", "Once and no more.", "--voice", "ryan", "-o", "-", NULL);
+    ran r =
+        program(RUN_A, "--text", "Once and no more.", "--voice", "ryan", "-o", "-", NULL);
     assert_int_equal(r.code, 0);
     assert_ends(program(RUN_A, "--text", "Once and no more.", "--voice", "ryan", "--set",
                         "async_chunk=false", "-o", path, NULL),
@@ -65,26 +66,27 @@ static void test_b046_the_rate_is_the_stages(void **state) {
         size_t n;
         model_at(model, sizeof model, rates[i]);
         in_scratch(path, sizeof path, "rate.wav");
-        assert_ends(program("run", "qwen3_tts", "--model", model, "--text", "Hi.", "--voice",
-                            "ryan", "--max-tokens", "5", "-o", path, NULL),
+        assert_ends(program("run", "qwen3_tts", "--model", model, "--text", "Hi.",
+                            "--voice", "ryan", "--max-tokens", "5", "-o", path, NULL),
                     0, "");
         char *wav = slurp_path(path, &n);
         assert_int_equal(u32(wav + 24), rates[i]);
         assert_int_equal(u32(wav + 28), 2 * rates[i]);
         free(wav);
-        ran r = program("run", "dialogue", "--model", model, "--text", "ryan: Hi.\nryan: Hi.",
-                        "--seed", "1", "--max-tokens", "5", "--tap", "code2wav.audio", "-f",
-                        "json", "-o", "-", NULL);
+        ran r = program("run", "dialogue", "--model", model, "--text",
+                        "ryan: Hi.\nryan: Hi.", "--seed", "1", "--max-tokens", "5",
+                        "--tap", "code2wav.audio", "-f", "json", "-o", "-", NULL);
         assert_int_equal(r.code, 0);
         json_t *j = json_loads(r.out, 0, NULL);
         json_t *taps = json_object_get(j, "taps"), *tap;
         const char *key;
         json_int_t samples = 0, joined = 0;
-        json_object_foreach(taps, key, tap)
-            samples += json_integer_value(json_array_get(json_object_get(tap, "shape"), 0));
+        json_object_foreach(taps, key, tap) samples +=
+            json_integer_value(json_array_get(json_object_get(tap, "shape"), 0));
         json_t *audio = json_object_get(j, "audio");
         joined = json_integer_value(json_object_get(audio, "samples"));
-        assert_int_equal(json_integer_value(json_object_get(audio, "sample_rate")), rates[i]);
+        assert_int_equal(json_integer_value(json_object_get(audio, "sample_rate")),
+                         rates[i]);
         assert_int_equal(json_object_size(taps), 2);
         assert_int_equal(joined - samples, rates[i] / 4);
         json_decref(j);
@@ -123,16 +125,16 @@ static void test_b049_ids_of_the_caller(void **state) {
         char text[32], out[32];
         snprintf(text, sizeof text, "Number %d.", i);
         snprintf(out, sizeof out, "id%d.wav", i);
-        add_line(json_pack("{s:s,s:s,s:s,s:s,s:i}", "request_id", ids[i], "text", text, "voice",
-                           "ryan", "output", out, "seed", i),
+        add_line(json_pack("{s:s,s:s,s:s,s:s,s:i}", "request_id", ids[i], "text", text,
+                           "voice", "ryan", "output", out, "seed", i),
                  f);
     }
-    add_line(json_pack("{s:s,s:s,s:s}", "text", "Hi.", "voice", "no\nbody\x1b[31m", "output",
-                       "id6.wav"),
+    add_line(json_pack("{s:s,s:s,s:s}", "text", "Hi.", "voice", "no\nbody\x1b[31m",
+                       "output", "id6.wav"),
              f);
     fclose(f);
-    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--max-tokens", "8", "--batch", file,
-                    "-o", scratch(), NULL);
+    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--max-tokens", "8",
+                    "--batch", file, "-o", scratch(), NULL);
     assert_int_equal(r.code, 1);
     assert_has(r.err, "ids.jsonl:7:1: error: voice: 'no body [31m'");
     assert_has(r.err, "7 lines, 6 done, 0 skipped, 1 failed");
@@ -148,8 +150,8 @@ static void test_b049_ids_of_the_caller(void **state) {
         snprintf(seed, sizeof seed, "%d", i);
         in_scratch(path, sizeof path, name);
         assert_ends(program("run", "qwen3_tts", "--model", MODEL_A, "--max-tokens", "8",
-                            "--text", text, "--voice", "ryan", "--seed", seed, "-o", alone,
-                            NULL),
+                            "--text", text, "--voice", "ryan", "--seed", seed, "-o",
+                            alone, NULL),
                     0, "");
         char *a = slurp_path(path, &n), *b = slurp_path(alone, &m);
         assert_int_equal(n, m);
@@ -167,10 +169,12 @@ static void test_b054_a_prompt_past_the_window(void **state) {
     in_scratch(path, sizeof path, "w2.wav");
     snprintf(lines, sizeof lines,
              "{\"text\": \"%0*d\", \"voice\": \"ryan\", \"output\": \"w1.wav\"}\n"
-             "{\"text\": \"1\", \"voice\": \"ryan\", \"output\": \"w2.wav\"}\n", 200, 0);
+             "{\"text\": \"1\", \"voice\": \"ryan\", \"output\": \"w2.wav\"}\n",
+             200, 0);
     write_text(file, lines);
-    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--max-tokens", "8", "--batch", file,
-                    "-o", scratch(), "--set", "talker.max_model_len=64", "--stats", NULL);
+    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--max-tokens", "8",
+                    "--batch", file, "-o", scratch(), "--set", "talker.max_model_len=64",
+                    "--stats", NULL);
     assert_int_equal(r.code, 1);
     assert_has(r.err, "window.jsonl:1:1: error: prompt has 2");
     assert_has(r.err, "rows, the limit of stage 'talker' is 64");
@@ -178,8 +182,8 @@ static void test_b054_a_prompt_past_the_window(void **state) {
     assert_has(r.err, "0 of 8");
     ran_free(&r);
     assert_true(exists(path));
-    assert_ends(program("run", "qwen3_tts", "--model", MODEL_A, "--text", "Hi.", "--voice",
-                        "ryan", "--max-tokens", "0", "-o", path, NULL),
+    assert_ends(program("run", "qwen3_tts", "--model", MODEL_A, "--text", "Hi.",
+                        "--voice", "ryan", "--max-tokens", "0", "-o", path, NULL),
                 2, "--max-tokens must be a whole number from 1");
 }
 
@@ -188,13 +192,15 @@ static void test_b055_blank_text_in_a_batch(void **state) {
     char file[128], path[128];
     in_scratch(file, sizeof file, "blank.jsonl");
     in_scratch(path, sizeof path, "blank0.wav");
-    write_text(file, "{\"voice\": \"ryan\", \"output\": \"blank0.wav\"}\n"
-                     "{\"text\": null, \"voice\": \"ryan\", \"output\": \"blank1.wav\"}\n"
-                     "{\"text\": \"\", \"voice\": \"ryan\", \"output\": \"blank2.wav\"}\n"
-                     "{\"text\": \" \\t\\n\", \"voice\": \"ryan\", \"output\": \"blank3.wav\"}\n"
-                     "{\"text\": \"\\u3000\", \"voice\": \"ryan\", \"output\": \"blank4.wav\"}\n");
-    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--batch", file, "-o", scratch(),
-                    "--stats", NULL);
+    write_text(
+        file,
+        "{\"voice\": \"ryan\", \"output\": \"blank0.wav\"}\n"
+        "{\"text\": null, \"voice\": \"ryan\", \"output\": \"blank1.wav\"}\n"
+        "{\"text\": \"\", \"voice\": \"ryan\", \"output\": \"blank2.wav\"}\n"
+        "{\"text\": \" \\t\\n\", \"voice\": \"ryan\", \"output\": \"blank3.wav\"}\n"
+        "{\"text\": \"\\u3000\", \"voice\": \"ryan\", \"output\": \"blank4.wav\"}\n");
+    ran r = program("run", "qwen3_tts", "--model", MODEL_A, "--batch", file, "-o",
+                    scratch(), "--stats", NULL);
     assert_int_equal(r.code, 1);
     assert_has(r.err, "5 lines, 0 done, 0 skipped, 5 failed");
     assert_has(r.err, "0 admitted");
@@ -234,9 +240,10 @@ static void test_b086_sigterm_while_nobody_reads(void **state) {
     for (size_t n = 0; n + 64 < sizeof text; n += strlen(text + n))
         snprintf(text + n, sizeof text - n, "The children play in the garden. ");
     assert_int_equal(pipe(fds), 0);
-    char *argv[] = {(char *)"omni-graph", (char *)"run", (char *)"qwen3_tts", (char *)"--text",
-                    text, (char *)"--voice", (char *)"rms", (char *)"-q", (char *)"-o",
-                    (char *)"-", NULL};
+    char *argv[] = {(char *)"omni-graph", (char *)"run", (char *)"qwen3_tts",
+                    (char *)"--text",     text,          (char *)"--voice",
+                    (char *)"rms",        (char *)"-q",  (char *)"-o",
+                    (char *)"-",          NULL};
     posix_spawn_file_actions_t io;
     posix_spawn_file_actions_init(&io);
     posix_spawn_file_actions_adddup2(&io, fds[1], 1);

@@ -4,6 +4,7 @@
 #ifndef OG_TEST_STUB_H
 #define OG_TEST_STUB_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,6 +16,8 @@ enum { STUB_OK, STUB_FAIL, STUB_LOSE, STUB_HANG };
 #define STUB_SLOTS 4
 #define STUB_SPI 480 /* samples per token */
 #define STUB_FAIL_AT 3
+#define STUB_TOLD 4096
+#define STUB_WINDOW 72 /* tokens that stub_sum looks back on */
 
 typedef struct stub_slot {
     og_job *job;
@@ -22,6 +25,8 @@ typedef struct stub_slot {
     bool told;
     int pending[1024], n_pending; /* vocoder: tokens not yet turned into samples */
     bool ended;
+    int64_t seen;
+    int last[STUB_WINDOW]; /* stub_sum: tokens that were turned into samples */
 } stub_slot;
 
 typedef struct stub_node {
@@ -31,6 +36,51 @@ typedef struct stub_node {
 } stub_node;
 
 static atomic_int stub_in_use; /* slots held over all stub nodes */
+static atomic_int stub_admits; /* jobs that nodes have admitted, ever */
+static atomic_int stub_n_told; /* prompts that sources were fed, and whose they were */
+static _Atomic uint64_t stub_told[STUB_TOLD];
+
+/* A gate before every step of a kind: while it is closed, an executor stands in its step
+ * until it is let through, so that tests count steps and never time. */
+typedef struct stub_gate {
+    pthread_mutex_t mu;
+    pthread_cond_t cond;
+    bool closed;
+    int let, waiting;
+} stub_gate;
+
+static stub_gate stub_source_gate = {.mu = PTHREAD_MUTEX_INITIALIZER,
+                                     .cond = PTHREAD_COND_INITIALIZER};
+static stub_gate stub_voc_gate = {.mu = PTHREAD_MUTEX_INITIALIZER,
+                                  .cond = PTHREAD_COND_INITIALIZER};
+
+static inline void stub_gate_pass(stub_gate *g) {
+    pthread_mutex_lock(&g->mu);
+    g->waiting++;
+    pthread_cond_broadcast(&g->cond);
+    while (g->closed && g->let == 0) pthread_cond_wait(&g->cond, &g->mu);
+    if (g->closed) g->let--;
+    g->waiting--;
+    pthread_cond_broadcast(&g->cond);
+    pthread_mutex_unlock(&g->mu);
+}
+
+static inline void stub_gate_set(stub_gate *g, bool closed) {
+    pthread_mutex_lock(&g->mu);
+    g->closed = closed;
+    g->let = 0;
+    pthread_cond_broadcast(&g->cond);
+    pthread_mutex_unlock(&g->mu);
+}
+
+/* Run n steps; returns when an executor stands in the one after them. */
+static inline void stub_gate_let(stub_gate *g, int n) {
+    pthread_mutex_lock(&g->mu);
+    g->let = n;
+    pthread_cond_broadcast(&g->cond);
+    while (g->let > 0 || g->waiting == 0) pthread_cond_wait(&g->cond, &g->mu);
+    pthread_mutex_unlock(&g->mu);
+}
 
 static inline int stub_create(const og_node_cfg *cfg, og_node **out, og_err *err);
 
@@ -53,6 +103,7 @@ static inline int stub_admit(og_node *n, og_job *job, og_err *err) {
         s->slots[i].job = job;
         job->slot = &s->slots[i];
         atomic_fetch_add(&stub_in_use, 1);
+        atomic_fetch_add(&stub_admits, 1);
         return 0;
     }
     return OG_EBUSY;
@@ -77,6 +128,8 @@ static inline int stub_feed(og_node *n, og_job *job, int port, og_chunk *c, og_e
         s->stamp = c->rows->terms[1].index;
         s->mode = c->rows->terms[2].index;
         s->told = true;
+        int at = atomic_fetch_add(&stub_n_told, 1);
+        if (at < STUB_TOLD) atomic_store(&stub_told[at], job->id);
     }
     if (og_tensor_present(&c->items))
         for (int64_t i = 0; i < c->items.ne[0]; i++)
@@ -89,6 +142,7 @@ static inline int stub_feed(og_node *n, og_job *job, int port, og_chunk *c, og_e
 /* Two tokens a step: token i of a job is stamp * 1000 + i. */
 static inline int stub_source_step(og_node *n, og_step_info *info, og_err *err) {
     stub_node *node = (stub_node *)n;
+    stub_gate_pass(&stub_source_gate);
     for (int i = 0; i < node->n_slots; i++) {
         stub_slot *s = &node->slots[i];
         if (!s->job || !s->told || s->given < 0) continue;
@@ -117,19 +171,31 @@ static inline int stub_source_step(og_node *n, og_step_info *info, og_err *err) 
     return info->jobs ? OG_STEP_WORK : OG_STEP_IDLE;
 }
 
-/* All pending tokens of each job: STUB_SPI samples each, of the token's value. */
+/* What token t sounds like: its value, or in stub_sum that of the last STUB_WINDOW tokens. */
+static inline float stub_sound(const stub_node *n, stub_slot *s, int token) {
+    if (strcmp(n->base.cfg.arch->name, "stub_sum")) return (float)token;
+    float sum = 0;
+    s->last[s->seen++ % STUB_WINDOW] = token;
+    for (int i = 0; i < STUB_WINDOW; i++) sum += (float)s->last[i];
+    return sum;
+}
+
+/* All pending tokens of each job: STUB_SPI samples each, of the token's sound. */
 static inline int stub_voc_step(og_node *n, og_step_info *info, og_err *err) {
     stub_node *node = (stub_node *)n;
     (void)err;
+    stub_gate_pass(&stub_voc_gate);
     for (int i = 0; i < node->n_slots; i++) {
         stub_slot *s = &node->slots[i];
         if (!s->job || s->given < 0 || (!s->n_pending && !s->ended)) continue;
         og_tensor view;
         og_out *out = s->job->out[1];
         if (og_out_reserve(out, (int64_t)s->n_pending * STUB_SPI, &view) < 0) continue;
-        for (int t = 0; t < s->n_pending; t++)
+        for (int t = 0; t < s->n_pending; t++) {
+            float sound = stub_sound(node, s, s->pending[t]);
             for (int k = 0; k < STUB_SPI; k++)
-                ((float *)view.data)[t * STUB_SPI + k] = (float)s->pending[t];
+                ((float *)view.data)[t * STUB_SPI + k] = sound;
+        }
         int64_t made = (int64_t)s->n_pending * STUB_SPI;
         s->n_pending = 0;
         if (s->ended) s->given = -1;
@@ -214,7 +280,14 @@ static const og_arch stub_voc = {.name = "stub_voc",
                                  .ports = stub_voc_ports,
                                  .check = stub_check,
                                  .impl = &stub_tables};
-static const og_arch *const stub_archs[] = {&stub_source, &stub_voc, NULL};
+static const og_arch stub_sum = {.name = "stub_sum",
+                                 .doc = "samples that depend on earlier tokens",
+                                 .kind = OG_KIND_VOCODER,
+                                 .model = "stub",
+                                 .ports = stub_voc_ports,
+                                 .check = stub_check,
+                                 .impl = &stub_tables};
+static const og_arch *const stub_archs[] = {&stub_source, &stub_voc, &stub_sum, NULL};
 static const og_kind_desc stub_kinds[] = {
     {OG_KIND_ENCODER, "encoder", "", NULL, NULL},
     {OG_KIND_AR, "ar_decoder", "", &stub_source_api, stub_plan},
@@ -254,7 +327,7 @@ static const char stub_lua[] =
     "end\n"
     "return M\n";
 
-static const char stub_fields[] =
+static const char stub_fields[] = /* the arch of the vocoder follows */
     "schema: omni-graph/1\n"
     "pipeline: stub\n"
     "request:\n"
@@ -264,16 +337,16 @@ static const char stub_fields[] =
     "  lanes: {type: int, default: 1}\n"
     "stages:\n"
     "  - {name: source, id: 0, node: ar_decoder, arch: stub_source}\n"
-    "  - {name: voc, id: 1, node: vocoder, arch: stub_voc}\n"
-    "edges:\n";
+    "  - {name: voc, id: 1, node: vocoder, arch: ";
 
-static inline int stub_open_sets(stub_env *s, const char *edges, const char *const *sets,
-                                 int n_sets, const og_engine_opts *opts) {
+static inline int stub_open_voc(stub_env *s, const char *voc, const char *edges,
+                                const char *const *sets, int n_sets,
+                                const og_engine_opts *opts) {
     memset(s, 0, sizeof *s);
     strcpy(s->dir, "/tmp/og_stub_XXXXXX");
     assert_non_null(mkdtemp(s->dir));
     char yaml[4096], path[128];
-    snprintf(yaml, sizeof yaml, "%s%s", stub_fields, edges);
+    snprintf(yaml, sizeof yaml, "%s%s}\nedges:\n%s", stub_fields, voc, edges);
     stub_write(s->dir, "stub.yaml", yaml);
     stub_write(s->dir, "stub.lua", stub_lua);
     snprintf(path, sizeof path, "%s/stub.yaml", s->dir);
@@ -299,6 +372,11 @@ static inline int stub_open_sets(stub_env *s, const char *edges, const char *con
     rc = og_engine_create(s->plan, opts, &s->engine, &err);
     if (rc < 0) fprintf(stderr, "%s\n", err.msg);
     return rc;
+}
+
+static inline int stub_open_sets(stub_env *s, const char *edges, const char *const *sets,
+                                 int n_sets, const og_engine_opts *opts) {
+    return stub_open_voc(s, "stub_voc", edges, sets, n_sets, opts);
 }
 
 static const char stub_plain[] =
