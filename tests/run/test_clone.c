@@ -163,6 +163,40 @@ static void test_tiny_b(void **state) {
     every_case("tiny-b");
 }
 
+/* Clips of very different length at once: each is what it is alone. */
+static void test_b057_clips_of_many_lengths(void **state) {
+    (void)state;
+    static const char *const names[] = {"codec_encode_long12s", "codec_encode_short",
+                                        "codec_encode_mid", "base_icl_text_longer"};
+    enum { N = sizeof names / sizeof *names };
+    setup s = {.model = "tests/data/qwen3_tts/tiny-b/base", .threads = 2, .max_tokens = 10};
+    rig many, solo;
+    rig_open(&many, &s);
+    rig_open(&solo, &s);
+    clip c[N];
+    answer a[N], b;
+    json_t *f[N];
+    for (int i = 0; i < N; i++) {
+        clip_open(&c[i], names[i], 24000);
+        clip_write(&c[i], OG_AUDIO_WAV_F32, 1);
+        f[i] = json_pack("{s:s,s:s,s:s}", "text", "Each in its own voice.", "ref_audio",
+                         c[i].path, "ref_text", "What was said.");
+    }
+    for (int i = 0; i < N; i++) ask(&many, &a[i], f[i], 5);
+    for (int i = 0; i < N; i++) {
+        read_answer(&a[i]);
+        ask(&solo, &b, f[i], 5);
+        read_answer(&b);
+        assert_same(&a[i], &b);
+        answer_free(&b);
+        answer_free(&a[i]);
+        json_decref(f[i]);
+        clip_close(&c[i]);
+    }
+    rig_close(&many);
+    rig_close(&solo);
+}
+
 static void expect_error(rig *r, json_t *f, const char *field, const char *words) {
     og_request_desc d = {.fields = f};
     og_request *q = NULL;
@@ -211,6 +245,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tiny_a),
         cmocka_unit_test(test_tiny_b),
+        cmocka_unit_test(test_b057_clips_of_many_lengths),
         cmocka_unit_test(test_what_a_clone_needs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
