@@ -289,7 +289,7 @@ static int size_job(builder *b, og__job *j) {
         return og_err_set(b->err, OG_ELIMIT, "stage '%s' would take %lld items (limit is %d)",
                           st->name, (long long)items, INT32_MAX);
     j->base.max_items = (int32_t)items;
-    j->cost = items;
+    j->cost = items > 0 ? items : 1;
     return 0;
 }
 

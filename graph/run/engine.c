@@ -103,6 +103,7 @@ int og_engine_create(const og_plan *plan, const og_engine_opts *opts, og_engine 
     pthread_mutex_init(&e->mu, NULL);
     pthread_cond_init(&e->cond, NULL);
     e->plan = plan;
+    e->turn = 1;
     if (opts) e->opts = *opts;
     if (e->opts.hook_workers <= 0) e->opts.hook_workers = HOOK_WORKERS_DEFAULT;
     if (e->opts.max_queue <= 0) e->opts.max_queue = OG_MAX_QUEUE_DEFAULT;
@@ -132,6 +133,19 @@ void og_engine_destroy(og_engine *e) {
     og_free(e);
 }
 
+/* Whether the lost executor holds a job of it that others count on. Under request->mu. */
+static bool is_bound(og_request *r, const og_executor *ex) {
+    bool bound = false;
+    if (r->jobs_left == 0 || r->rolling) return false; /* its jobs are the front door's */
+    for (int i = r->wave_from; i < r->n_jobs; i++) {
+        og__job *j = r->jobs[i];
+        if (j->ex != ex || !j->admitted || j->retired) continue;
+        bound |= r->answers == 0;
+        if (r->answers > 0) j->admit_rc = OG_EAGAIN;
+    }
+    return bound;
+}
+
 void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *err) {
     for (;;) {
         og_request *hit = NULL;
@@ -139,9 +153,7 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
         for (og_request *r = e->all; r && !hit; r = r->all_next) {
             if (atomic_load(&r->fail_seen)) continue;
             pthread_mutex_lock(&r->mu);
-            bool bound = r->jobs_left > 0; /* else its jobs are the front door's */
-            for (int i = bound ? r->wave_from : 0; bound && i < r->n_jobs && !hit; i++)
-                if (r->jobs[i]->ex == ex) hit = r;
+            if (is_bound(r, ex)) hit = r;
             pthread_mutex_unlock(&r->mu);
         }
         if (hit) {

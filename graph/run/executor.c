@@ -4,16 +4,29 @@
 
 #include "graph/run/run.h"
 
+static bool has_failed(og_request *r) {
+    pthread_mutex_lock(&r->mu);
+    bool failed = r->failed;
+    pthread_mutex_unlock(&r->mu);
+    return failed;
+}
+
+static int reserve(og_executor *ex, og__job *j) {
+    if (atomic_load(&ex->lost)) return OG_EAGAIN; /* another replica may be up */
+    if (has_failed(j->rq)) return OG_ECANCELED;
+    const og_node_api *api = j->node->api;
+    int rc = api->fits(j->node, &j->base, &j->admit_err);
+    if (rc < 0) return rc;
+    if (ex->refused_turn == j->turn) return OG_EAGAIN; /* behind one that did not fit */
+    rc = api->admit(j->node, &j->base, &j->admit_err);
+    if (rc == OG_EBUSY) ex->refused_turn = j->turn;
+    return rc;
+}
+
 static void admit(og_executor *ex, og__job *j) {
     og_err_clear(&j->admit_err);
     j->node = ex->nodes[j->node_index];
-    if (atomic_load(&ex->lost)) {
-        j->admit_rc = OG_EBUSY; /* it was chosen a moment before it failed: choose again */
-        return;
-    }
-    j->admit_rc = j->node->api->fits(j->node, &j->base, &j->admit_err);
-    if (j->admit_rc == 0)
-        j->admit_rc = j->node->api->admit(j->node, &j->base, &j->admit_err);
+    j->admit_rc = reserve(ex, j);
     j->admitted = j->admit_rc == 0;
     ex->held += j->admitted;
 }
@@ -29,16 +42,16 @@ static void retire(og_executor *ex, og__job *j) {
 /* Tell the request and the front door that a job has let go. */
 static void announce(og_executor *ex, og__job *j) {
     og_request *r = j->rq;
+    bool held = j->admitted;
     atomic_fetch_sub(&ex->outstanding, j->cost);
     pthread_mutex_lock(&r->mu);
-    r->jobs_left--;
-    bool was_open = r->wave_open;
-    bool wave_ended = was_open && r->jobs_left == 0 && !r->failed && !r->final;
-    if (r->jobs_left == 0) r->wave_open = false;
+    bool ended = --r->jobs_left == 0, rolling = r->rolling;
+    bool wave_ended = ended && r->wave_open && !r->failed && !r->final;
+    if (ended) r->wave_open = r->rolling = false;
     pthread_cond_broadcast(&r->cond);
     pthread_mutex_unlock(&r->mu);
-    /* What the front door itself lets go is no news to it: it would try for ever. */
-    if (was_open) og__front_freed(ex->e);
+    if (held) og__front_freed(ex->e, rolling ? r : NULL);
+    if (ended && rolling) og__admit_rolled(r);
     if (wave_ended) {
         r->built = false;
         og__request_advance(r);
@@ -56,23 +69,33 @@ static void take_stats(og_executor *ex) {
     }
 }
 
-/* Take what the inbox holds. Admissions come before feeds, feeds before retirements: a
- * retired job then drops what came late. */
-static void drain(og_executor *ex) {
+/* Answer the admissions of the inbox; returns with none in it, and the inbox locked. */
+static void drain_admits(og_executor *ex) {
     pthread_mutex_lock(&ex->mu);
-    og__job *admits = ex->admits, *retires = ex->retires;
+    while (ex->admits) {
+        og__job *admits = ex->admits;
+        ex->admits = ex->admits_tail = NULL;
+        pthread_mutex_unlock(&ex->mu);
+        while (admits) {
+            og__job *j = admits;
+            admits = j->next_admit;
+            admit(ex, j);
+            og__admit_answer(j->rq);
+        }
+        pthread_mutex_lock(&ex->mu);
+    }
+}
+
+/* Take what the inbox holds. Admissions come before feeds, feeds before retirements: what is
+ * admitted now is fed now, and a retired job drops what came late. */
+static void drain(og_executor *ex) {
+    drain_admits(ex);
+    og__job *retires = ex->retires;
     og__feeder *dirty = ex->dirty;
-    ex->admits = ex->admits_tail = ex->retires = ex->retires_tail = NULL;
+    ex->retires = ex->retires_tail = NULL;
     ex->dirty = ex->dirty_tail = NULL;
     ex->kicked = false;
     pthread_mutex_unlock(&ex->mu);
-
-    while (admits) {
-        og__job *j = admits;
-        admits = j->next_admit;
-        admit(ex, j);
-        og__front_reply(ex->e);
-    }
     while (dirty) {
         og__feeder *f = dirty;
         dirty = f->next_dirty;
@@ -153,12 +176,17 @@ static void rebuild(og_executor *ex) {
     destroy_nodes(ex);
     if (create_nodes(ex, &err) < 0) {
         atomic_store(&ex->dead, true);
-        og__front_freed(ex->e);
+        og__front_freed(ex->e, NULL);
         return;
     }
     atomic_fetch_add(&ex->e->rebuilt, 1);
     atomic_store(&ex->lost, false);
-    og__front_freed(ex->e);
+    og__front_freed(ex->e, NULL);
+}
+
+/* Lost, and nothing stands in the way of making it anew. */
+static bool is_broken(const og_executor *ex) {
+    return atomic_load(&ex->lost) && ex->held == 0 && ex->nodes[0];
 }
 
 static void *executor_main(void *arg) {
@@ -171,10 +199,12 @@ static void *executor_main(void *arg) {
     pthread_mutex_unlock(&ex->mu);
     while (rc == 0) {
         drain(ex);
-        if (atomic_load(&ex->lost) && ex->held == 0 && ex->nodes[0]) rebuild(ex);
+        if (is_broken(ex)) rebuild(ex);
         int worked = atomic_load(&ex->lost) ? 0 : step_all(ex);
+        /* A replica may fail with no job that would wake it by letting go. */
+        bool rest = !worked && !is_broken(ex);
         pthread_mutex_lock(&ex->mu);
-        while (!worked && !ex->kicked && !ex->stop)
+        while (rest && !ex->kicked && !ex->stop)
             pthread_cond_wait(&ex->cond, &ex->mu);
         bool stop = ex->stop && !ex->admits && !ex->retires && !ex->dirty;
         pthread_mutex_unlock(&ex->mu);

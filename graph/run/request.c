@@ -85,8 +85,9 @@ void og__request_fail(og_request *r, const og_err *err) {
     if (!first) return;
     pthread_mutex_lock(&r->e->mu);
     r->e->failed++;
+    r->dropped = true;
+    pthread_cond_broadcast(&r->e->cond); /* it need not wait at the front door any more */
     pthread_mutex_unlock(&r->e->mu);
-    og__front_freed(r->e);
 }
 
 void og_request_cancel(og_request *r) {

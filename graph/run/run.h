@@ -10,7 +10,8 @@
  *                pulled by the consumer's executor; a producer only marks it dirty
  *
  * Locks. engine->mu guards the queue and the counters, request->mu its events, executor->mu
- * its inbox. Where two are held they are taken in the order engine, request, executor. Feeders and nodes belong to their executor's thread alone.
+ * its inbox. Where two are held they are taken in the order engine, request, executor.
+ * Feeders and nodes belong to their executor's thread alone.
  */
 #ifndef OG_RUN_INTERNAL_H
 #define OG_RUN_INTERNAL_H
@@ -118,7 +119,8 @@ struct og__job {
     bool retired;                /* executor thread */
     int node_index;              /* of the executor's nodes */
     atomic_bool retire_posted;
-    int admit_rc;
+    unsigned turn; /* of the front door, when it was posted */
+    int admit_rc;  /* OG_EAGAIN: not refused for itself, ask again */
     og_err admit_err;
     int64_t cost;
     og__job *next_admit, *next_retire;
@@ -165,13 +167,18 @@ struct og_request {
     int n_jobs, wave_from; /* jobs of the wave that is admitted next: [wave_from, n_jobs) */
     int n_preset_jobs;     /* the first of them, which no executor has */
     bool built;            /* that wave has its jobs; the front door's */
+    bool alone;            /* no other had jobs when it was asked last; likewise */
     bool final;            /* no wave follows: the front door's, then everybody's */
     og__sink *sinks;
     int n_sinks;
     og_request_tap *taps;
     int n_taps;
     bool taps_only; /* nothing is answered */
-    og_request *next; /* queue */
+    og_request *next; /* queue; engine->mu, as what follows */
+    bool asked;       /* its admission is not settled */
+    bool refused;     /* it did not fit when it was asked last */
+    bool dropped;     /* it has failed */
+    unsigned freed_seen, own_freed; /* engine's freed when it was asked; of that its own */
     og_request *all_prev, *all_next; /* requests past the hooks; engine->mu */
     bool listed;
 
@@ -179,6 +186,8 @@ struct og_request {
     pthread_cond_t cond;
     bool failed, admitted, done_sent; /* admitted: the last wave was */
     bool wave_open;                   /* a wave is admitted and not all retired */
+    bool rolling;                     /* a wave was refused and not all have let go */
+    int answers;                      /* of executors, that an admission still lacks */
     og_err err;
     int jobs_left; /* admitted and not yet retired */
     int32_t stopped;
@@ -232,6 +241,7 @@ struct og_executor {
     int create_rc;
     og_err create_err;
     int held;                /* admitted jobs that are not retired; its own thread */
+    unsigned refused_turn;   /* of the last admission that did not fit; its own thread */
     atomic_long outstanding; /* cost of the jobs bound here */
     atomic_bool lost; /* a step failed as a whole */
     atomic_bool dead; /* and its nodes could not be made anew */
@@ -245,7 +255,7 @@ void og__executor_retire(og_executor *ex, og__job *j); /* once per job; later ca
 void og__executor_dirty(og_executor *ex, og__feeder *f);
 void og__executor_kick(og_executor *ex);
 
-/* ---- the engine (engine.c, front.c) --------------------------------------------------- */
+/* ---- the engine (engine.c, front.c, admit.c) ------------------------------------------ */
 
 struct og_engine {
     const og_plan *plan;
@@ -264,7 +274,11 @@ struct og_engine {
     pthread_cond_t cond;
     og_request *queue, *queue_tail, *all;
     int n_queue, n_requests;
-    int admit_wait;        /* admission replies that the front door still waits for */
+    int n_asked;           /* of the queue */
+    bool settling;         /* nobody is asked before all are settled */
+    bool full;             /* somebody was refused since the queue was last empty */
+    unsigned refused_at;   /* freed when somebody was refused last */
+    unsigned turn;         /* the front door's own */
     unsigned freed;        /* grows whenever a slot may have come free */
     int64_t admitted, finished, failed;
     bool stop;
@@ -273,9 +287,24 @@ struct og_engine {
 void *og__front_main(void *engine);
 /* Queue a wave of a request; first: before others, since it was admitted already. */
 void og__front_push(og_engine *e, og_request *r, bool first);
-void og__front_reply(og_engine *e);
-void og__front_freed(og_engine *e);
-/* Fail every request that has a job on this executor. */
+/* Something came free; own: by a request that was refused, to which it is no news (it would
+ * be asked for ever), NULL: not so. */
+void og__front_freed(og_engine *e, og_request *own);
+/* Under engine->mu: out of the queue, whose reference is then the caller's. */
+void og__front_leave(og_engine *e, og_request *r, bool admitted);
+/* Under engine->mu: it is not in and will be asked again; busy: once something came free. */
+void og__front_refused(og_engine *e, og_request *r, bool busy);
+void og__front_back(og_engine *e, og_request *r); /* and it holds nothing any more */
+
+/* Bind the jobs of the wave to replicas and ask these. 0: the answers settle it; OG_EBUSY: no
+ * replica is up for the moment; else it failed. The front door's thread. */
+OG_MUST_CHECK int og__admit_post(og_engine *e, og_request *r, og_err *err);
+/* One executor more has answered. */
+void og__admit_answer(og_request *r);
+/* The last job of a wave that was refused has let go. */
+void og__admit_rolled(og_request *r);
+/* A replica is lost: every request that it holds jobs of fails. An admission that is not
+ * settled is asked again instead. On the executor's thread. */
 void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *err);
 
 #endif
