@@ -295,6 +295,32 @@ static void test_prefill_beside_decode(void **state) {
     toy_close(&f);
 }
 
+/* Prompts that come together share steps, oldest first, as far as the budget of rows goes. */
+static void test_prompts_share_a_step(void **state) {
+    (void)state;
+    toy_fix f;
+    th_job j[3];
+    og_step_info info;
+    toy_open(&f, 3, 64, 8, 0);
+    for (int i = 0; i < 3; i++) {
+        toy_job(&j[i], (uint64_t)i, 16, 4);
+        assert_int_equal(toy_admit(&f, &j[i]), 0);
+        toy_feed(&f, &j[i], TOY_IDS(1, 2, 3));
+    }
+    th_step(f.node, &info);
+    assert_int_equal(info.prefill, 8);
+    for (int i = 0; i < 3; i++) assert_int_equal(j[i].out[TOY_CODES].n, i < 2);
+    th_step(f.node, &info);
+    assert_int_equal(info.prefill, 1);
+    assert_int_equal(info.rows, 3);
+    th_run(f.node, 10);
+    for (int i = 0; i < 3; i++) {
+        TOY_EXPECT(&j[i], 1, 3, 4, 5);
+        toy_done(&f, &j[i]);
+    }
+    toy_close(&f);
+}
+
 static void test_limits_drop_and_mute_of_a_chunk(void **state) {
     (void)state;
     toy_fix f;
@@ -390,6 +416,7 @@ int main(void) {
         cmocka_unit_test(test_passed_over),
         cmocka_unit_test(test_slow_client_stops_only_itself),
         cmocka_unit_test(test_prefill_beside_decode),
+        cmocka_unit_test(test_prompts_share_a_step),
         cmocka_unit_test(test_limits_drop_and_mute_of_a_chunk),
         cmocka_unit_test(test_penalty_sees_own_tokens),
         cmocka_unit_test(test_b050_no_other_voice)};
