@@ -249,6 +249,17 @@ static int carry(batch *b, line *l, og_request *r, int64_t *samples, og_err *err
     return rc;
 }
 
+/* What the hooks warned of, a list; NULL when there is nothing. */
+static json_t *warnings_of(og_request *r) {
+    json_t *list = NULL;
+    const char *text;
+    for (int i = 0; (text = og_request_warning(r, i)); i++) {
+        if (!list) list = json_array();
+        json_array_append_new(list, json_string(text));
+    }
+    return list;
+}
+
 /* The queue may be full for a moment: then the line waits, it does not fail. */
 static int submit(batch *b, const line *l, og_request **r, og_err *err) {
     og_request_desc d = {.fields = l->fields, .has_seed = l->has_seed, .seed = l->seed};
@@ -271,6 +282,7 @@ static void do_line(batch *b, line *l) {
     pthread_mutex_unlock(&b->mu);
     if (rc == 0) rc = submit(b, l, &r, &err);
     if (rc == 0) rc = carry(b, l, r, &samples, &err);
+    json_t *warnings = rc == 0 ? warnings_of(r) : NULL;
     if (r) og_request_get_stats(r, &s);
     og_request_free(r);
     pthread_mutex_lock(&b->mu);
@@ -287,6 +299,7 @@ static void do_line(batch *b, line *l) {
         json_object_set_new(l->result, "wall", json_real(s.total_s));
         json_object_set_new(l->result, "first_output", json_real(s.first_output_s));
         json_object_set_new(l->result, "seed", json_string(seed));
+        if (warnings) json_object_set_new(l->result, "warnings", warnings);
         fprintf(b->journal, "%016llx\n", (unsigned long long)l->hash);
         fflush(b->journal);
         b->audio += seconds;

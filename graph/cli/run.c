@@ -119,6 +119,12 @@ static int start(job *j, og_err *err) {
     return rc;
 }
 
+static void print_warnings(const job *j) {
+    const char *line;
+    for (int i = 0; !j->quiet && (line = og_request_warning(j->request, i)); i++)
+        fprintf(stderr, "warning: %s\n", line);
+}
+
 static int take_items(job *j, const og_event *ev, og_err *err) {
     if (ev->response != j->response) return 0;
     int rc = og__output_silence(&j->out, ev->gap, err);
@@ -220,6 +226,7 @@ static int work(job *j) {
     if (rc == 0) rc = pump(j, &err);
     double wall = og__seconds() - j->start;
     og__progress_clear(&j->progress);
+    if (rc == 0) print_warnings(j);
     if (rc == 0) rc = commit(j, wall, &err);
     if (rc == 0 && !j->quiet) final_line(j, wall);
     bool submitted = j->request != NULL;

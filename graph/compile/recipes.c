@@ -113,7 +113,10 @@ static int run_edge(const run *r, const og_plan_edge *e, og_err *err) {
         og_hook_print(&res, e->env, r->out);
     }
     for (int i = 0; i < res.n_logs; i++) {
-        og_diags_note(r->notes, e->src, "%s: %s", e->hook, res.logs[i]);
+        if (res.warnings >> i & 1)
+            og_diags_warn(r->notes, e->src, "%s", res.logs[i]);
+        else
+            og_diags_note(r->notes, e->src, "%s: %s", e->hook, res.logs[i]);
     }
     og_hook_result_free(&res);
     og_free(sources);

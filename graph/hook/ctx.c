@@ -63,7 +63,7 @@ static int ctx_token(lua_State *L) {
     return 1;
 }
 
-/* ---- reject, log ----------------------------------------------------------------- */
+/* ---- reject, log, warn ------------------------------------------------------------ */
 
 static int ctx_reject(lua_State *L) {
     og_hook_vm *vm = og__vm(L);
@@ -74,10 +74,10 @@ static int ctx_reject(lua_State *L) {
 }
 
 /* Lines beyond the limit are dropped: a log is no place for data. */
-static int ctx_log(lua_State *L) {
+static int add_line(lua_State *L, const char *method, int warning) {
     og_hook_vm *vm = og__vm(L);
     size_t len;
-    check_self(L, "log");
+    check_self(L, method);
     const char *s = luaL_checklstring(L, 2, &len);
     if (!vm->res || vm->res->n_logs >= OG_HOOK_MAX_LOGS) return 0;
     if (!vm->res->logs)
@@ -88,8 +88,17 @@ static int ctx_log(lua_State *L) {
     if (!line) return og__fatal(L, OG_ENOMEM, "out of memory");
     for (char *c = line; *c; c++)
         if ((unsigned char)*c < ' ') *c = ' ';
+    if (warning) vm->res->warnings |= (uint32_t)1 << vm->res->n_logs;
     vm->res->logs[vm->res->n_logs++] = line;
     return 0;
+}
+
+static int ctx_log(lua_State *L) {
+    return add_line(L, "log", 0);
+}
+
+static int ctx_warn(lua_State *L) {
+    return add_line(L, "warn", 1);
 }
 
 /* ---- ctx, ctx.cfg, ctx.tables ---------------------------------------------------- */
@@ -134,6 +143,7 @@ static const luaL_Reg METHODS[] = {{"tokenize", ctx_tokenize},
                                    {"fork", og__l_fork},
                                    {"reject", ctx_reject},
                                    {"log", ctx_log},
+                                   {"warn", ctx_warn},
                                    {NULL, NULL}};
 static const char *const VALUES[] = {"request", "cfg", "tables", "state", "route", NULL};
 

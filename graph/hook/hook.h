@@ -193,8 +193,9 @@ typedef struct og_hook_emit {
 typedef struct og_hook_result {
     og_hook_emit *emits;
     int n, cap;
-    char **logs; /* ctx:log, also when the run failed */
+    char **logs; /* ctx:log and ctx:warn, also when the run failed */
     int n_logs;
+    uint32_t warnings; /* bit i: logs[i] is for the user (ctx:warn) */
     char *next; /* `next` hooks: the phase to run, NULL: the request is through */
 } og_hook_result;
 #define OG_HOOK_RESULT_INIT                                                              \

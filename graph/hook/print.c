@@ -132,5 +132,7 @@ static void print_emit(const og_hook_emit *e, const og_hook_env *env, og_str *ou
 void og_hook_print(const og_hook_result *res, const og_hook_env *env, og_str *out) {
     for (int i = 0; i < res->n; i++) print_emit(&res->emits[i], env, out);
     if (res->next) og_str_addf(out, "next phase: %s\n", res->next);
-    for (int i = 0; i < res->n_logs; i++) og_str_addf(out, "log: %s\n", res->logs[i]);
+    for (int i = 0; i < res->n_logs; i++)
+        og_str_addf(out, "%s: %s\n", res->warnings >> i & 1 ? "warning" : "log",
+                    res->logs[i]);
 }

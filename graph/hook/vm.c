@@ -411,11 +411,13 @@ static void end(og_hook_vm *vm) {
 static void drop_emits(og_hook_result *res) {
     char **logs = res->logs;
     int n_logs = res->n_logs;
+    uint32_t warnings = res->warnings;
     res->logs = NULL;
     res->n_logs = 0;
     og_hook_result_free(res);
     res->logs = logs;
     res->n_logs = n_logs;
+    res->warnings = warnings;
 }
 
 static int run(og_hook_vm *vm, const og_hook_call *call, og_hook_result *res,

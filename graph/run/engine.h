@@ -97,6 +97,10 @@ void og_request_free(og_request *r);
  * Borrowed until og_request_free; only after DONE. */
 OG_MUST_CHECK int og_request_tapped(og_request *r, int tap, int lane, og_tensor *items);
 
+/* The i-th warning (from 0) that hooks gave at admission (ctx:warn), NULL beyond the last.
+ * Borrowed until og_request_free; only after DONE or ERROR. */
+const char *og_request_warning(og_request *r, int i);
+
 typedef struct og_stage_progress {
     const char *stage;
     int64_t items; /* of its first live output port, over all lanes */

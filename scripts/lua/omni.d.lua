@@ -116,6 +116,10 @@ function ctx:reject(field, text) end
 ---@param s string
 function ctx:log(s) end
 
+---The same, and the user is told.
+---@param s string
+function ctx:warn(s) end
+
 ---What ended a phase, for `next` hooks.
 ---@class omni.Done
 ---@field phase string

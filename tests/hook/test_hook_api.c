@@ -361,6 +361,14 @@ static void test_reject_and_log(void **state) {
     hs_ok(b, "for i = 1, 100 do ctx:log(('x'):rep(1000)) end");
     assert_int_equal(b->res.n_logs, OG_HOOK_MAX_LOGS);
     assert_int_equal(strlen(b->res.logs[0]), OG_HOOK_LOG_BYTES);
+    assert_int_equal(b->res.warnings, 0);
+    hs_ok(b, "ctx:log('one')\nctx:warn('two')");
+    assert_int_equal(b->res.n_logs, 2);
+    assert_int_equal(b->res.warnings, 2);
+    assert_string_equal(b->res.logs[1], "two");
+    /* kept when the hook fails */
+    hs_run(b, "ctx:warn('first')\nctx:reject('text', 'no')");
+    assert_int_equal(b->res.warnings, 1);
 }
 
 static void test_errors_say_where(void **state) {
@@ -534,7 +542,7 @@ static void test_documentation_and_definitions_agree(void **state) {
             if (!strstr(docs, body)) fail_msg("docs/hooks.md does not mention %s", body);
             n++;
         }
-    assert_int_equal(n, 17);
+    assert_int_equal(n, 18);
     og_free(defs);
     og_free(docs);
 }

@@ -63,6 +63,26 @@ function M.test_rejections(t)
          "language")
 end
 
+-- A checkpoint says which characters it can speak; the user hears of others, once each.
+function M.test_characters_that_the_voice_cannot_speak(t)
+    local function told(text, class)
+        local f = fixture{text = text, voice = "ann"}
+        if class then
+            f.cfg = {talker = cfg.talker, root = {speakable = class}}
+            for k, v in pairs(cfg.root) do f.cfg.root[k] = v end
+        end
+        local rows = t:hook("qwen3_tts.prompt", f)
+        return re.match(rows[#rows], "^warning: .*")
+    end
+    local say = "warning: the voice cannot speak these characters of the text: "
+    t:eq(told("a", "a-z"), nil)
+    t:eq(told("\u{4F60}\u{597D} a1 a1\n", "a-z"), say .. "\u{4F60} \u{597D} 1")
+    t:eq(told("Ab", "a-z"), say .. "A")
+    t:eq(told("\u{4F60}"), nil, "a checkpoint without the key")
+    t:eq(told("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "a-z"),
+         say .. "A B C D E F G H I J K L M N O P Q R S T ...")
+end
+
 function M.test_reference_frames_are_muted(t)
     t:eq(t:hook("qwen3_tts.codes", {arch = "qwen3_tts_code2wav", src = {
         ref = {kind = "codes", count = 3, width = 4}, codes = {kind = "codes", open = true}}}), [[
