@@ -206,13 +206,24 @@ end
 
 -- ---- the whole --------------------------------------------------------------------
 
+-- Typographic marks as plain ones; a dash between words becomes a pause.
+local MARKS = {["‘"] = "'", ["’"] = "'", ["“"] = "", ["”"] = "", ['"'] = "", ["…"] = "...",
+               ["("] = ", ", [")"] = ","}
+
+local function marks(s)
+    s = re.gsub(s, [[(?<=[A-Za-z.,])\s*[—–]\s*(?=[A-Za-z])]], ", ")
+    s = re.gsub(s, "[‘’“”\"…()]", MARKS)
+    s = re.gsub(s, [[(\s*,)+(?=\s|$|[.?!;:,])]], ",")
+    return (re.gsub(s, [[^,\s*|,\s*(?=[.?!;:]|$)]], ""))
+end
+
 function M.english(s)
     s = abbreviations(s)
     s = currency(s)
     s = times(s)
     s = numbers(s)
     s = re.gsub(s, [[\s&\s]], " and ")
-    return (re.gsub(s, [[(?<=\w)@(?=\w)]], " at "))
+    return marks((re.gsub(s, [[(?<=\w)@(?=\w)]], " at ")))
 end
 
 return M

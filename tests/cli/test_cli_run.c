@@ -193,6 +193,35 @@ static void test_default_checkpoint(void **state) {
     assert_true(exists(path));
 }
 
+/* What the voice has not learned to say is named, and the rest is said. */
+static void test_text_in_another_script(void **state) {
+    (void)state;
+    char path[128], file[128];
+    in_scratch(path, sizeof path, "script.wav");
+    const char *what = "warning: the voice cannot speak these characters of the text: "
+                       "\xE4\xBD\xA0 \xE5\xA5\xBD 7\n";
+    assert_ends(program("run", "qwen3_tts", "--text",
+                        "\xE4\xBD\xA0\xE5\xA5\xBD, good day 77.", "--voice", "rms",
+                        "--max-tokens", "10", "-o", path, NULL),
+                0, what);
+    assert_true(exists(path));
+    ran r = program("run", "examples/spoken.yaml", "--text", "It is 7:05.", "--max-tokens",
+                    "10", "-o", path, NULL);
+    assert_int_equal(r.code, 0);
+    assert_null(strstr(r.err, "warning"));
+    ran_free(&r);
+    in_scratch(file, sizeof file, "script.jsonl");
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fputs("{\"text\": \"Day 7.\", \"voice\": \"rms\", \"output\": \"script.wav\"}\n", f);
+    fclose(f);
+    r = program("run", "qwen3_tts", "--max-tokens", "10", "--batch", file, "-o", scratch(),
+                NULL);
+    assert_int_equal(r.code, 0);
+    assert_has(r.out, "\"warnings\":[\"the voice cannot speak");
+    ran_free(&r);
+}
+
 static void test_refused_before_loading(void **state) {
     (void)state;
     char path[128];
@@ -392,6 +421,7 @@ int main(void) {
         cmocka_unit_test(test_ways_to_say_it),
         cmocka_unit_test(test_lanes_are_joined),
         cmocka_unit_test(test_default_checkpoint),
+        cmocka_unit_test(test_text_in_another_script),
         cmocka_unit_test(test_refused_before_loading),
         cmocka_unit_test(test_b055_blank_text_is_refused),
         cmocka_unit_test(test_failed_run_keeps_the_old_file),

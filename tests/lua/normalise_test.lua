@@ -83,6 +83,14 @@ function M.test_units(t)
     })
 end
 
+function M.test_typographic_marks(t)
+    all(t, {
+        {"“Don’t go”, he said — not now…", "Don't go, he said, not now..."},
+        {"It is (about) 5–6 km (3 mi).", "It is, about, five to six kilometres, three miles."},
+        {"(One) and (two)", "One, and, two"},
+    })
+end
+
 function M.test_leaves_the_rest_alone(t)
     local same = {"", "Hello, world.", "naïve café", "no digits: a.b, c/d", "日本語"}
     for _, s in ipairs(same) do t:eq(normalise.english(s), s) end
