@@ -149,7 +149,8 @@ static const char *const ATOMS[] = {"src.ids",
                                     "{1, 1, 2}"};
 static const char *const METHODS[] = {"sub",   "rep",   "as",       "find",
                                       "spans", "get",   "emit",     "log",
-                                      "fork",  "lower", "tokenize", "reject"};
+                                      "fork",  "lower", "tokenize", "reject",
+                                      "warn"};
 static const char *const OPERATORS[] = {" .. ", " + ", " == ", " < ", " and ", " or "};
 static const char *const CALLS[] = {
     "re.match", "re.gsub", "re.gmatch", "table.concat", "table.insert", "table.sort",
