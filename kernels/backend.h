@@ -94,6 +94,12 @@ typedef struct og__backend {
                                const og_rows *rows, og_kv *kv); /* [s] */
     int (*attn_paged)(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
                       const og_rows *rows, float scale, int window); /* [s] */
+    /* qk_norm_rope_append and attn_paged at once, of q, k, v that nobody reads afterwards, for
+     * segments of about one row; composed by default */
+    int (*append_attend)(og_exec *ex, og_tensor *y, const og_tensor *qkv,
+                         const og_decoder_layer *l, float eps, const og_tensor *cos,
+                         const og_tensor *sin, const og_rows *rows, og_kv *kv, float scale,
+                         int window);
 
     int (*row_sum)(og_exec *ex, og_tensor *y, const og_row_prog *prog);
 
@@ -153,5 +159,20 @@ int og__compose_decoder_stack(og_exec *ex, og_tensor *x, const og_decoder *net, 
 int og__compose_depth_ar(og_exec *ex, og_tensor *codes, const og_tensor *state,
                          const og_depth *net, og_kv *kv, const int32_t *slots,
                          const og_sample_row *rows);
+
+/* Parts of them, for backends that compose otherwise. */
+int og__append_attend(og_exec *ex, og_tensor *y, og_tensor *qkv, const og_decoder_layer *l,
+                      float eps, const og_tensor *cos, const og_tensor *sin,
+                      const og_rows *rows, og_kv *kv, float scale, int window);
+/* decoder_stack without the rope table and the final norm. */
+int og__compose_layers(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
+                       const og_rows *rows, const og_tensor *cos, const og_tensor *sin);
+/* The embedded input of pass g, [R, H], or [R, 2, H] for pass 0, seen as [rows, H]; its
+ * projection; the rows of the output that the head sees; group g of all rows. */
+int og__depth_embed(og_exec *ex, og_tensor *in, int g, const og_tensor *codes,
+                    const og_tensor *state, const og_depth *net);
+int og__depth_project(og_exec *ex, og_tensor *x, const og_depth *net);
+og_tensor og__depth_last(const og_tensor *x, int g, int64_t n_seq);
+og_tensor og__depth_column(const og_tensor *codes, int g);
 
 #endif

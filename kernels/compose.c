@@ -64,9 +64,8 @@ static int attention(og_exec *ex, og_tensor *x, const og_decoder *net,
     og_tensor w[3] = {l->q, l->k, l->v}, y = og_exec_alloc(ex, OG_F32, 3, q_ne);
     float scale = 1.0f / __builtin_sqrtf((float)dim);
     OG__CHECK(og_op_norm_linear(ex, 3, qkv, x, &l->input_norm, net->eps, w, NULL));
-    OG__CHECK(og_op_qk_norm_rope_append(ex, &qkv[0], &qkv[1], &qkv[2], &l->q_norm,
-                                        &l->k_norm, net->eps, cos, sin, rows, kv));
-    OG__CHECK(og_op_attn_paged(ex, &y, &qkv[0], kv, rows, scale, net->window));
+    OG__CHECK(og__append_attend(ex, &y, qkv, l, net->eps, cos, sin, rows, kv, scale,
+                                net->window));
     og_epilogue add = {OG_ACT_NONE,
                        og_tensor_present(&l->attn_scale) ? &l->attn_scale : NULL, x};
     return og_op_linear(ex, 1, x, &y, &l->o, NULL, &add);
@@ -82,21 +81,28 @@ static int mlp(og_exec *ex, og_tensor *x, const og_decoder *net,
     return og_op_linear(ex, 1, x, &h, &l->down, NULL, &add);
 }
 
-int og__compose_decoder_stack(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
-                              const og_rows *rows) {
+int og__compose_layers(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
+                       const og_rows *rows, const og_tensor *cos, const og_tensor *sin) {
     const char *tap = net->tap ? net->tap : "decoder";
-    og_tensor cos = scratch_2d(ex, rows->n, net->head_dim / 2);
-    og_tensor sin = scratch_2d(ex, rows->n, net->head_dim / 2);
-    OG__CHECK(og_op_rope_table(ex, &cos, &sin, rows, &net->inv_freq));
     for (int i = 0; i < net->n_layers; i++) {
         size_t mark = og_exec_mark(ex);
-        OG__CHECK(attention(ex, x, net, &net->layers[i], &kv[i], rows, &cos, &sin));
+        OG__CHECK(attention(ex, x, net, &net->layers[i], &kv[i], rows, cos, sin));
         og_exec_release(ex, mark);
         og_tap(ex, x, "%s.layers.%d.attn", tap, i);
         OG__CHECK(mlp(ex, x, net, &net->layers[i]));
         og_exec_release(ex, mark);
         og_tap(ex, x, "%s.layers.%d", tap, i);
     }
+    return 0;
+}
+
+int og__compose_decoder_stack(og_exec *ex, og_tensor *x, const og_decoder *net, og_kv *kv,
+                              const og_rows *rows) {
+    const char *tap = net->tap ? net->tap : "decoder";
+    og_tensor cos = scratch_2d(ex, rows->n, net->head_dim / 2);
+    og_tensor sin = scratch_2d(ex, rows->n, net->head_dim / 2);
+    OG__CHECK(og_op_rope_table(ex, &cos, &sin, rows, &net->inv_freq));
+    OG__CHECK(og__compose_layers(ex, x, net, kv, rows, &cos, &sin));
     if (!og_tensor_present(&net->final_norm)) return 0;
     OG__CHECK(og_op_rms_norm(ex, x, x, &net->final_norm, net->eps));
     og_tap(ex, x, "%s.norm", tap);
@@ -113,18 +119,17 @@ static og_tensor pair_column(const og_tensor *x, int i) {
     return t;
 }
 
-static og_tensor column(const og_tensor *codes, int g) {
+og_tensor og__depth_column(const og_tensor *codes, int g) {
     og_tensor t = *codes;
     t.rank = 1;
     if (t.data) t.data = (int32_t *)codes->data + g * codes->stride[1];
     return t;
 }
 
-/* The input rows of pass g, [R, H], or [R, 2, H] for pass 0, seen as [rows, H]. */
-static int depth_input(og_exec *ex, og_tensor *in, int g, const og_tensor *codes,
-                       const og_tensor *state, const og_depth *net) {
+int og__depth_embed(og_exec *ex, og_tensor *in, int g, const og_tensor *codes,
+                    const og_tensor *state, const og_depth *net) {
     int64_t r = state->ne[0], h = state->ne[1];
-    og_tensor ids = column(codes, g);
+    og_tensor ids = og__depth_column(codes, g);
     if (g) {
         *in = scratch_2d(ex, r, h);
         return og_op_gather_rows(ex, in, &net->embed[g - 1], &ids);
@@ -135,6 +140,19 @@ static int depth_input(og_exec *ex, og_tensor *in, int g, const og_tensor *codes
     OG__CHECK(og_op_gather_rows(ex, &odd, &net->first, &ids));
     *in = og_tensor_view(&pair, 2, (int64_t[]){2 * r, h});
     return 0;
+}
+
+int og__depth_project(og_exec *ex, og_tensor *x, const og_depth *net) {
+    if (!og_tensor_present(&net->proj)) return 0;
+    og_tensor p = scratch_2d(ex, x->ne[0], net->proj.ne[0]), from = *x;
+    *x = p;
+    return og_op_linear(ex, 1, &p, &from, &net->proj, &net->proj_bias, NULL);
+}
+
+og_tensor og__depth_last(const og_tensor *x, int g, int64_t n_seq) {
+    if (g) return *x;
+    og_tensor pair = og_tensor_view(x, 3, (int64_t[]){n_seq, 2, x->ne[1]});
+    return pair_column(&pair, 1);
 }
 
 typedef struct depth_buffers {
@@ -158,20 +176,11 @@ static int depth_one(og_exec *ex, int g, const depth_buffers *b, og_tensor *code
     if (!og__measuring(ex)) OG__CHECK(ex->dev->be->depth_pass(ex, &pass));
     og_rows rows = {g ? n_seq : 2 * n_seq, n_seq, pass.slot, pass.pos, pass.cu};
     og_tensor x;
-    OG__CHECK(depth_input(ex, &x, g, codes, state, net));
-    if (og_tensor_present(&net->proj)) {
-        og_tensor p = scratch_2d(ex, x.ne[0], net->proj.ne[0]);
-        OG__CHECK(og_op_linear(ex, 1, &p, &x, &net->proj, &net->proj_bias, NULL));
-        x = p;
-    }
+    OG__CHECK(og__depth_embed(ex, &x, g, codes, state, net));
+    OG__CHECK(og__depth_project(ex, &x, net));
     OG__CHECK(og_op_decoder_stack(ex, &x, &net->net, kv, &rows));
-    og_tensor last = x;
-    if (!g) {
-        og_tensor pair = og_tensor_view(&x, 3, (int64_t[]){n_seq, 2, x.ne[1]});
-        last = pair_column(&pair, 1);
-    }
-    og_tensor logits = scratch_2d(ex, n_seq, net->head[g].ne[0]),
-              ids = column(codes, g + 1);
+    og_tensor last = og__depth_last(&x, g, n_seq), ids = og__depth_column(codes, g + 1);
+    og_tensor logits = scratch_2d(ex, n_seq, net->head[g].ne[0]);
     OG__CHECK(og_op_linear(ex, 1, &logits, &last, &net->head[g], NULL, NULL));
     og_tap(ex, &logits, "%s.head.%d", net->net.tap ? net->net.tap : "depth", g);
     return og_op_sample(ex, &ids, &logits, b->params.data, NULL, NULL, NULL);

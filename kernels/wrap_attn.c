@@ -65,10 +65,10 @@ static int check_reach(og_exec *ex, const char *op, const og_kv *kv, const og_ro
     return 0;
 }
 
-int og_op_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
-                              const og_tensor *q_norm, const og_tensor *k_norm, float eps,
-                              const og_tensor *cos, const og_tensor *sin,
-                              const og_rows *rows, og_kv *kv) {
+static int check_append(og_exec *ex, const og_tensor *q, const og_tensor *k,
+                        const og_tensor *v, const og_tensor *q_norm, const og_tensor *k_norm,
+                        const og_tensor *cos, const og_tensor *sin, const og_rows *rows,
+                        const og_kv *kv) {
     const char *op = "qk_norm_rope_append";
     OG__CHECK(og__usable(ex, op, "q", q, "k", k, "v", v, "q_norm", q_norm, "k_norm",
                          k_norm, NULL));
@@ -84,8 +84,15 @@ int og_op_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_
     OG__CHECK(check_table(ex, op, cos, sin, rows->n, dim / 2));
     OG__CHECK(og__check_kv(ex, op, kv, k->ne[1], dim));
     OG__CHECK(og__check_rows(ex, op, rows, q->ne[0], -1));
+    return rows->n ? check_reach(ex, op, kv, rows, 0, 1) : 0;
+}
+
+int og_op_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_tensor *v,
+                              const og_tensor *q_norm, const og_tensor *k_norm, float eps,
+                              const og_tensor *cos, const og_tensor *sin,
+                              const og_rows *rows, og_kv *kv) {
+    OG__CHECK(check_append(ex, q, k, v, q_norm, k_norm, cos, sin, rows, kv));
     if (!rows->n) return 0;
-    OG__CHECK(check_reach(ex, op, kv, rows, 0, 1));
     size_t mark = og_exec_mark(ex);
     int rc = ex->dev->be->qk_norm_rope_append(ex, q, k, v, q_norm, k_norm, eps, cos, sin,
                                               rows, kv);
@@ -93,8 +100,8 @@ int og_op_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const og_
     return rc;
 }
 
-int og_op_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
-                     const og_rows *rows, float scale, int window) {
+static int check_attn(og_exec *ex, const og_tensor *y, const og_tensor *q, const og_kv *kv,
+                      const og_rows *rows, int window) {
     OG__CHECK(og__usable(ex, "attn_paged", "y", y, "q", q, NULL));
     int64_t dim = q->rank == 3 ? q->ne[2] : 0;
     if (!is_heads(q, rows->n, dim) || !is_heads(y, rows->n, dim) || !og__same_shape(y, q))
@@ -108,10 +115,30 @@ int og_op_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv 
     if (window < 0) return og__fail(ex, OG_EINVAL, "attn_paged: window %d", window);
     OG__CHECK(og__check_kv(ex, "attn_paged", kv, heads, dim));
     OG__CHECK(og__check_rows(ex, "attn_paged", rows, q->ne[0], -1));
+    return rows->n ? check_reach(ex, "attn_paged", kv, rows, window, 0) : 0;
+}
+
+int og_op_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
+                     const og_rows *rows, float scale, int window) {
+    OG__CHECK(check_attn(ex, y, q, kv, rows, window));
     if (!rows->n) return 0;
-    OG__CHECK(check_reach(ex, "attn_paged", kv, rows, window, 0));
     size_t mark = og_exec_mark(ex);
     int rc = ex->dev->be->attn_paged(ex, y, q, kv, rows, scale, window);
     og_exec_release(ex, mark);
     return rc;
+}
+
+int og__append_attend(og_exec *ex, og_tensor *y, og_tensor *qkv, const og_decoder_layer *l,
+                      float eps, const og_tensor *cos, const og_tensor *sin,
+                      const og_rows *rows, og_kv *kv, float scale, int window) {
+    const og__backend *be = ex->dev->be;
+    if (!be->append_attend || rows->n > 2 * rows->n_seg) {
+        OG__CHECK(og_op_qk_norm_rope_append(ex, &qkv[0], &qkv[1], &qkv[2], &l->q_norm,
+                                            &l->k_norm, eps, cos, sin, rows, kv));
+        return og_op_attn_paged(ex, y, &qkv[0], kv, rows, scale, window);
+    }
+    OG__CHECK(check_append(ex, &qkv[0], &qkv[1], &qkv[2], &l->q_norm, &l->k_norm, cos, sin,
+                           rows, kv));
+    OG__CHECK(check_attn(ex, y, &qkv[0], kv, rows, window));
+    return be->append_attend(ex, y, qkv, l, eps, cos, sin, rows, kv, scale, window);
 }

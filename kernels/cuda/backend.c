@@ -45,10 +45,12 @@ const og__backend og__backend_cuda = {
     .rope_table = og__cuda_rope_table,
     .qk_norm_rope_append = og__cuda_qk_norm_rope_append,
     .attn_paged = og__cuda_attn_paged,
+    .append_attend = og__cuda_append_attend,
     .row_sum = og__cuda_row_sum,
     .conv1d = og__cuda_conv1d,
     .conv1d_depthwise = og__cuda_conv1d_depthwise,
     .conv_transpose1d = og__cuda_conv_transpose1d,
     .sample = og__cuda_sample,
+    .depth_ar = og__cuda_depth_ar,
     .depth_pass = og__cuda_depth_pass,
 };

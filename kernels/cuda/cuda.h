@@ -12,8 +12,9 @@
  * its bits depend on its own row, K and dtype only; mma.cu is the exception, which
  * og_device_set_deterministic rules out.
  *
- * Environment, read when an exec is made: OG_PDL=1 lets a kernel start while the one before
- * it ends; OG_CUDA_TRACE=1 waits after each launch, so that an error names its op.
+ * Environment, read when an exec is made: OG_PDL=1 lets every kernel start while the one before
+ * it ends, OG_PDL=0 none; unset: those that follow a product of few rows, where it pays.
+ * OG_CUDA_TRACE=1 waits after each launch, so that an error names its op.
  */
 #ifndef OG_CUDA_H
 #define OG_CUDA_H
@@ -55,7 +56,9 @@ typedef enum og__cuda_fault_op {
 
 typedef struct og__cuda_exec {
     cudaStream_t stream;
-    int pdl, trace;
+    int pdl; /* 1: launches overlap, 0: not, -1: while few */
+    int few; /* the last product was of few rows */
+    int trace;
     unsigned char *stage;                /* on the device */
     unsigned char *pinned[OG__CUDA_RING]; /* on the host */
     cudaEvent_t copied[OG__CUDA_RING];
@@ -117,6 +120,10 @@ int og__cuda_scatter_rows(og_exec *ex, og_tensor *y, const og_tensor *x,
                           const og_tensor *ids);
 int og__cuda_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog);
 int og__cuda_depth_pass(og_exec *ex, const og__depth_pass *pass);
+/* depth_pass of all passes. The buffers of passes from 1 on follow one another: pos after
+ * pass 0's 2 n_seq rows, params after pass 0's; slot and cu are the same for all of them and
+ * follow pass 0's 2 n_seq and n_seq + 1. */
+int og__cuda_depth_passes(og_exec *ex, const og__depth_pass *first, int n);
 int og__cuda_unary(og_exec *ex, og_tensor *y, const og_tensor *x, og_act act);
 int og__cuda_binary(og_exec *ex, og_tensor *y, const og_tensor *a, const og_tensor *b,
                     og_binary op);
@@ -144,6 +151,12 @@ int og__cuda_qk_norm_rope_append(og_exec *ex, og_tensor *q, og_tensor *k, const 
                                  const og_rows *rows, og_kv *kv);
 int og__cuda_attn_paged(og_exec *ex, og_tensor *y, const og_tensor *q, const og_kv *kv,
                         const og_rows *rows, float scale, int window);
+/* qk_norm_rope_append and attn_paged in one launch, with the same bits; q, k and v are read
+ * only. Any rows, but each row does the appending of those before it in its segment again. */
+int og__cuda_append_attend(og_exec *ex, og_tensor *y, const og_tensor *qkv,
+                           const og_decoder_layer *l, float eps, const og_tensor *cos,
+                           const og_tensor *sin, const og_rows *rows, og_kv *kv, float scale,
+                           int window);
 int og__cuda_conv1d(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
                     const og_tensor *bias, og_tensor *state, const og_rows *rows,
                     int dilation, const og_epilogue *epi);
@@ -156,6 +169,12 @@ int og__cuda_conv_transpose1d(og_exec *ex, og_tensor *y, const og_tensor *x,
 int og__cuda_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
                     const og_tensor *history, const og_tensor *allowed,
                     const og_tensor *stop_ids);
+/* The same without history and bans; then y[r] = table[ids[r]], as gather_rows has it. */
+int og__cuda_sample_embed(og_exec *ex, og_tensor *ids, og_tensor *logits,
+                          const og_sample_row *rows, const og_tensor *table, og_tensor *y);
+int og__cuda_depth_ar(og_exec *ex, og_tensor *codes, const og_tensor *state,
+                      const og_depth *net, og_kv *kv, const int32_t *slots,
+                      const og_sample_row *rows);
 
 #ifdef __cplusplus
 }

@@ -68,7 +68,7 @@ static void unmake(og__cuda_exec *c) {
 int og__cuda_exec_open(og_exec *ex, og_err *err) {
     og__cuda_exec *c = og_calloc(1, sizeof *c);
     if (!c) return og_err_set(err, OG_ENOMEM, "no memory for an exec");
-    c->pdl = is_on("OG_PDL");
+    c->pdl = getenv("OG_PDL") ? is_on("OG_PDL") : -1;
     c->trace = is_on("OG_CUDA_TRACE");
     cudaError_t e = cudaSetDevice(ex->dev->index);
     if (e == cudaSuccess) e = make(c);

@@ -1,9 +1,10 @@
 /* The dot family for at most OG__DOT_FEW rows of x: bound by how fast weights arrive.
  *
  * One block for each SM; its warps take items, an item being R rows of weights (gate and up of
- * one output when GLU). The loads of a warp's next group, R * P of 16 bytes a lane, are in
- * flight while it multiplies the present one, across the ends of rows; the first group is asked
- * for before x is waited for. All of x lies in shared memory as f32, in the planes of dot.cuh.
+ * one output when GLU). R * P loads of 16 bytes a lane are in flight at any time: each piece is
+ * asked for again, a group further, as soon as it has been multiplied, across the ends of rows;
+ * the first group before x is waited for. Few enough registers for two blocks an SM, so that
+ * the next launch can begin. All of x lies in shared memory as f32, in the planes of dot.cuh.
  *
  * Bits: those of dot.cuh. Lane l sums k = (i * 32 + l) * V + e in ascending order, then the
  * tree; the fused norm sums its squares as rms_scale does.
@@ -16,8 +17,6 @@
 #define GEMV_WARPS 16
 #define GEMV_BLOCK (GEMV_WARPS * WARP)
 #define GEMV_FLOATS 50000      /* of x and its norm in shared memory */
-#define SHARED_AS_IS (40 << 10) /* dynamic shared memory that needs no asking, with room
-                                 * for what is static */
 
 template <int V> __device__ inline int plane_at(int k, int width) {
     if (V == 4) return k;
@@ -51,42 +50,37 @@ __device__ inline void item_rows(const og__dot &d, int item, int total,
     }
 }
 
-template <typename T, int R, int P>
-__device__ inline void load_group(uint4 (&to)[R][P], const unsigned char *const (&w)[R], int k0,
-                                  int end) {
+/* Piece p of a group: 16 bytes a lane of each row, from k0 on; past `end` nothing. */
+template <typename T, int R>
+__device__ inline void load_piece(uint4 (&to)[R], const unsigned char *const (&w)[R], int k0,
+                                  int p, int end) {
+    int k = k0 + (p * WARP + threadIdx.x % WARP) * T::V;
 #pragma unroll
-    for (int p = 0; p < P; p++) {
-        int k = k0 + (p * WARP + threadIdx.x % WARP) * T::V;
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            to[r][p] = k < end ? load_once(w[r] + k * T::SIZE) : make_uint4(0, 0, 0, 0);
-    }
+    for (int r = 0; r < R; r++)
+        to[r] = k < end ? load_once(w[r] + k * T::SIZE) : make_uint4(0, 0, 0, 0);
 }
 
-template <typename T, int MB, int R, int P>
-__device__ inline void multiply(float (&acc)[MB][R], const uint4 (&w)[R][P], const float *xs,
-                                int k0, int end) {
+template <typename T, int MB, int R>
+__device__ inline void multiply_piece(float (&acc)[MB][R], const uint4 (&w)[R], const float *xs,
+                                      int k0, int p, int end) {
+    int k = k0 + (p * WARP + threadIdx.x % WARP) * T::V;
+    if (k >= end) return;
+    float f[R][T::V];
 #pragma unroll
-    for (int p = 0; p < P; p++) {
-        int k = k0 + (p * WARP + threadIdx.x % WARP) * T::V;
-        if (k >= end) continue;
-        float f[R][T::V];
+    for (int r = 0; r < R; r++) T::unpack(w[r], f[r]);
 #pragma unroll
-        for (int r = 0; r < R; r++) T::unpack(w[r][p], f[r]);
+    for (int m = 0; m < MB; m++)
 #pragma unroll
-        for (int m = 0; m < MB; m++)
+        for (int q = 0; q < T::V; q += 4) {
+            float4 v = *(const float4 *)(xs + m * end + plane_at<T::V>(k + q, end));
 #pragma unroll
-            for (int q = 0; q < T::V; q += 4) {
-                float4 v = *(const float4 *)(xs + m * end + plane_at<T::V>(k + q, end));
-#pragma unroll
-                for (int r = 0; r < R; r++) {
-                    acc[m][r] = fmaf(f[r][q], v.x, acc[m][r]);
-                    acc[m][r] = fmaf(f[r][q + 1], v.y, acc[m][r]);
-                    acc[m][r] = fmaf(f[r][q + 2], v.z, acc[m][r]);
-                    acc[m][r] = fmaf(f[r][q + 3], v.w, acc[m][r]);
-                }
+            for (int r = 0; r < R; r++) {
+                acc[m][r] = fmaf(f[r][q], v.x, acc[m][r]);
+                acc[m][r] = fmaf(f[r][q + 1], v.y, acc[m][r]);
+                acc[m][r] = fmaf(f[r][q + 2], v.z, acc[m][r]);
+                acc[m][r] = fmaf(f[r][q + 3], v.w, acc[m][r]);
             }
-    }
+        }
 }
 
 /* rms_scale of a staged row. */
@@ -104,12 +98,29 @@ template <int V> __device__ inline float staged_scale(const float *row, int k, f
     return __fdiv_rn(1.0f, __fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)k), eps)));
 }
 
-/* x into shared memory, and the norm's weights behind it; then, normed in place. */
+/* The norm's weights into shared memory, behind x. */
+template <int V> __device__ inline void stage_norm(const og__dot &d, float *norm) {
+    for (int k0 = threadIdx.x; k0 < d.k; k0 += 4 * GEMV_BLOCK) {
+        unsigned bits[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int k = k0 + i * GEMV_BLOCK;
+            if (k < d.k) bits[i] = elem_bits(d.norm, d.norm_t, k);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int k = k0 + i * GEMV_BLOCK;
+            if (k < d.k) norm[plane_at<V>(k, d.k)] = elem_value(bits[i], d.norm_t);
+        }
+    }
+}
+
+/* x into shared memory; then normed in place. */
 template <int V, int MB> __device__ inline void stage_all(const og__dot &d, float *xs) {
     __shared__ dot_row rows[MB];
     __shared__ float scales[MB];
     int warp = threadIdx.x / WARP;
-    float *norm = xs + MB * d.k;
+    const float *norm = xs + MB * d.k;
     if (d.cu) {
         if (threadIdx.x < MB) rows[threadIdx.x] = find_row(d, threadIdx.x);
         __syncthreads();
@@ -121,9 +132,6 @@ template <int V, int MB> __device__ inline void stage_all(const og__dot &d, floa
         if (m < d.m) v = x_four(d, rows[m], m, k);
         *(float4 *)(xs + m * d.k + plane_at<V>(k, d.k)) = v;
     }
-    if (d.norm)
-        for (int k = threadIdx.x; k < d.k; k += GEMV_BLOCK)
-            norm[plane_at<V>(k, d.k)] = elem(d.norm, d.norm_t, k);
     __syncthreads();
     if (!d.norm) return;
     if (warp < MB) {
@@ -163,36 +171,36 @@ __device__ inline void finish(const og__dot &d, float (&acc)[MB][R], int item, i
 }
 
 template <typename T, int MB, int R, bool GLU>
-__global__ void __launch_bounds__(GEMV_BLOCK)
+__global__ void __launch_bounds__(GEMV_BLOCK, MB == 1 ? 2 : 1)
     gemv_kernel(const __grid_constant__ og__dot d, int items, int total) {
     constexpr int P = 8 / R, GROUP = P * WARP * T::V;
     extern __shared__ float4 gemv_shared[];
     float *xs = (float *)gemv_shared;
     int item = threadIdx.x / WARP * gridDim.x + blockIdx.x, step = gridDim.x * GEMV_WARPS;
     const unsigned char *w[R];
-    uint4 next[R][P];
+    uint4 flight[P][R];
     enter_early();
     if (item < items) {
         item_rows<T, R, GLU>(d, item, total, w);
-        load_group<T, R, P>(next, w, 0, d.k);
+#pragma unroll
+        for (int p = 0; p < P; p++) load_piece<T, R>(flight[p], w, 0, p, d.k);
     }
+    if (d.norm) stage_norm<T::V>(d, xs + MB * d.k);
     enter_wait();
     stage_all<T::V, MB>(d, xs);
     for (; item < items; item += step) {
         float acc[MB][R] = {};
         for (int k = 0; k < d.k; k += GROUP) {
-            uint4 now[R][P];
-#pragma unroll
-            for (int r = 0; r < R; r++)
-#pragma unroll
-                for (int p = 0; p < P; p++) now[r][p] = next[r][p];
-            if (k + GROUP < d.k) {
-                load_group<T, R, P>(next, w, k + GROUP, d.k);
-            } else if (item + step < items) {
+            int next = k + GROUP;
+            if (next >= d.k && item + step < items) {
+                next = 0;
                 item_rows<T, R, GLU>(d, item + step, total, w);
-                load_group<T, R, P>(next, w, 0, d.k);
             }
-            multiply<T, MB, R, P>(acc, now, xs, k, d.k);
+#pragma unroll
+            for (int p = 0; p < P; p++) {
+                multiply_piece<T, MB, R>(acc, flight[p], xs, k, p, d.k);
+                load_piece<T, R>(flight[p], w, next, p, d.k);
+            }
         }
         finish<MB, R, GLU>(d, acc, item, total);
     }

@@ -2,7 +2,8 @@
  *
  * A kernel begins with enter(): it lets the next kernel of the stream be scheduled, then
  * waits for the one before. Every thread does so before it reads or writes anything but
- * weights; only then is the order of the stream transitive. Without OG_PDL both are no-ops.
+ * weights; only then is the order of the stream transitive. In a launch that does not overlap
+ * both are no-ops.
  */
 #ifndef OG_CUDA_LAUNCH_CUH
 #define OG_CUDA_LAUNCH_CUH
@@ -14,6 +15,8 @@
 
 #define WARP 32
 #define ALL_LANES 0xffffffffu
+#define SHARED_AS_IS (40 << 10) /* dynamic shared memory that needs no asking, with room
+                                 * for what is static */
 
 __device__ inline void enter_early() {
     cudaTriggerProgrammaticLaunchCompletion();
@@ -28,6 +31,24 @@ __device__ inline void enter() {
     enter_wait();
 }
 
+/* A barrier of the cluster's blocks that orders their shared memory, and one at the end, so that
+ * nobody leaves while others read his; the latter orders nothing, for all that was read has been
+ * used. A block alone needs no fence of the device's memory for them. */
+__device__ inline void cluster_barrier(int ranks) {
+    if (ranks == 1) {
+        __syncthreads();
+        return;
+    }
+    asm volatile("barrier.cluster.arrive.release;\n"
+                 "barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+__device__ inline void cluster_leave(int ranks) {
+    if (ranks == 1) return;
+    asm volatile("barrier.cluster.arrive.relaxed;\n"
+                 "barrier.cluster.wait;" ::: "memory");
+}
+
 /* A launch in clusters of `cluster` blocks along x. */
 template <typename... P, typename... A>
 static int launch_cluster(og_exec *ex, const char *op, void (*kernel)(P...), dim3 grid,
@@ -39,7 +60,7 @@ static int launch_cluster(og_exec *ex, const char *op, void (*kernel)(P...), dim
         attr[n].id = cudaLaunchAttributeClusterDimension;
         attr[n++].val.clusterDim = {cluster, 1, 1};
     }
-    if (c->pdl) {
+    if (c->pdl > 0 || (c->pdl < 0 && c->few)) {
         attr[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         attr[n++].val.programmaticStreamSerializationAllowed = 1;
     }
@@ -85,16 +106,33 @@ __device__ inline float widen_f8(unsigned v, __nv_fp8_interpretation_t kind) {
     return __half2float(__half(__nv_cvt_fp8_to_halfraw((__nv_fp8_storage_t)v, kind)));
 }
 
-__device__ inline float elem(const void *data, int t, int64_t i) {
+/* An element's bits, and what they stand for. Apart, so that several can be asked for before
+ * the first is waited for. */
+__device__ inline unsigned elem_bits(const void *data, int t, int64_t i) {
     const unsigned char *p = (const unsigned char *)data;
     switch (t) {
-    case OG_F32: return __uint_as_float(load_u32(p + i * 4));
-    case OG_BF16: return __uint_as_float(load_u16(p + i * 2) << 16);
-    case OG_F16: return widen_f16(load_u16(p + i * 2));
-    case OG_F8_E4M3: return widen_f8(p[i], __NV_E4M3);
-    case OG_F8_E5M2: return widen_f8(p[i], __NV_E5M2);
+    case OG_F32: return load_u32(p + i * 4);
+    case OG_BF16:
+    case OG_F16: return load_u16(p + i * 2);
+    case OG_F8_E4M3:
+    case OG_F8_E5M2: return p[i];
+    default: return 0;
+    }
+}
+
+__device__ inline float elem_value(unsigned bits, int t) {
+    switch (t) {
+    case OG_F32: return __uint_as_float(bits);
+    case OG_BF16: return __uint_as_float(bits << 16);
+    case OG_F16: return widen_f16(bits);
+    case OG_F8_E4M3: return widen_f8(bits, __NV_E4M3);
+    case OG_F8_E5M2: return widen_f8(bits, __NV_E5M2);
     default: return 0.0f;
     }
+}
+
+__device__ inline float elem(const void *data, int t, int64_t i) {
+    return elem_value(elem_bits(data, t, i), t);
 }
 
 __device__ inline unsigned narrow_bf16(float v) {

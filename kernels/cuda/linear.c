@@ -3,6 +3,7 @@
 #include "kernels/cuda/dot.h"
 
 int og__cuda_dot(og_exec *ex, const char *op, og_dtype t, og__dot *d) {
+    og__cuda_exec_of(ex)->few = d->m <= OG__DOT_FEW;
     if (og__cuda_mma_takes(ex, t, d)) return og__cuda_mma(ex, op, d);
     switch (t) {
     case OG_F32: return og__cuda_dot_f32(ex, op, d);
@@ -83,13 +84,31 @@ int og__cuda_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x, const 
     return run(ex, "linear", &d, n, y, w, bias, epi);
 }
 
-/* The input of a normed op: within the kernel for a few rows, else normed beforehand into
- * scratch. Both have the same bits, rms_norm being the same code. */
+/* Whether all of these weights go to the tensor cores, which norm x on its way. */
+static int all_fast(const og_exec *ex, const og__dot *d, const og_tensor *norm, int n,
+                    const og_tensor *w) {
+    og__dot one = *d;
+    one.n_out = 1;
+    one.norm = norm->data;
+    one.norm_t = (int)norm->dtype;
+    for (int i = 0; i < n; i++) {
+        one.out[0].w = w[i].data;
+        one.out[0].ldw = w[i].stride[0];
+        one.out[0].n = (int)w[i].ne[0];
+        if (!og__cuda_mma_takes(ex, w[i].dtype, &one)) return 0;
+    }
+    return 1;
+}
+
+/* The input of a normed op: within the kernel for a few rows and on the tensor cores, else
+ * normed beforehand into scratch. The first and the last have the same bits, rms_norm being the
+ * same code. */
 static int normed(og_exec *ex, const char *op, const og_tensor *x, const og_tensor *norm,
-                  float eps, const og_tensor *w, og__dot *d) {
+                  float eps, int n, const og_tensor *w, og__dot *d) {
     int64_t k = w->ne[1];
     *d = dot_over(x, k);
-    if (d->m <= OG__DOT_ROWS && !og__cuda_fast(ex, w->dtype, d->m)) {
+    int few = d->m <= OG__DOT_ROWS && !og__cuda_fast(ex, w->dtype, d->m);
+    if (few || (!og__measuring(ex) && all_fast(ex, d, norm, n, w))) {
         d->norm = norm->data;
         d->norm_t = (int)norm->dtype;
         d->eps = eps;
@@ -109,7 +128,7 @@ int og__cuda_norm_linear(og_exec *ex, int n, og_tensor *y, const og_tensor *x,
                          const og_tensor *norm, float eps, const og_tensor *w,
                          const og_tensor *bias) {
     og__dot d;
-    OG__CHECK(normed(ex, "norm_linear", x, norm, eps, w, &d));
+    OG__CHECK(normed(ex, "norm_linear", x, norm, eps, n, w, &d));
     if (og__measuring(ex)) return 0;
     return run(ex, "norm_linear", &d, n, y, w, bias, NULL);
 }
@@ -118,8 +137,9 @@ int og__cuda_glu_linear(og_exec *ex, og_tensor *y, const og_tensor *x, const og_
                         float eps, const og_tensor *gate, const og_tensor *up, og_act act) {
     if (gate->dtype != up->dtype || gate->ne[0] != up->ne[0])
         return og__compose_glu_linear(ex, y, x, norm, eps, gate, up, act);
+    og_tensor both[2] = {*gate, *up};
     og__dot d;
-    OG__CHECK(normed(ex, "glu_linear", x, norm, eps, gate, &d));
+    OG__CHECK(normed(ex, "glu_linear", x, norm, eps, 2, both, &d));
     if (og__measuring(ex)) return 0;
     d.glu = 1;
     d.act = (int)act;

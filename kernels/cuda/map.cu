@@ -174,7 +174,13 @@ __global__ void __launch_bounds__(BLOCK)
     __shared__ float4 row[ROW_FLOATS / 4];
     __shared__ float shared_scale;
     float *v = (float *)row;
-    enter();
+    unsigned bits[4]; /* of the first weights */
+    enter_early();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        if ((int)threadIdx.x + i * BLOCK < cols)
+            bits[i] = elem_bits(w, t, threadIdx.x + i * BLOCK);
+    enter_wait();
     const float *from = x + blockIdx.x * ldx;
     float *to = y + blockIdx.x * ldy;
 #pragma unroll 4
@@ -185,9 +191,15 @@ __global__ void __launch_bounds__(BLOCK)
         if (threadIdx.x == 0) shared_scale = scale;
     }
     __syncthreads();
-#pragma unroll 4
-    for (int c = threadIdx.x; c < cols; c += BLOCK)
-        to[c] = rms_apply(v[c], shared_scale, elem(w, t, c));
+    for (int c0 = threadIdx.x; c0 < cols; c0 += 4 * BLOCK) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int c = c0 + i * BLOCK, next = c + 4 * BLOCK;
+            if (c >= cols) continue;
+            to[c] = rms_apply(v[c], shared_scale, elem_value(bits[i], t));
+            if (next < cols) bits[i] = elem_bits(w, t, next);
+        }
+    }
 }
 
 int og__cuda_rms_norm(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,

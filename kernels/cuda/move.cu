@@ -241,8 +241,7 @@ int og__cuda_row_sum(og_exec *ex, og_tensor *y, const og_row_prog *prog) {
                   og__cuda_exec_of(ex)->fault_dev);
 }
 
-__global__ void __launch_bounds__(BLOCK) depth_pass_kernel(og__depth_pass p) {
-    enter();
+__device__ void depth_pass(const og__depth_pass &p) {
     int s = blockIdx.x * BLOCK + threadIdx.x, per = p.pass ? 1 : 2;
     if (s == 0) p.cu[p.n_seq] = p.n_seq * per;
     if (s >= p.n_seq) return;
@@ -256,7 +255,28 @@ __global__ void __launch_bounds__(BLOCK) depth_pass_kernel(og__depth_pass p) {
     }
 }
 
+/* Pass first.pass + blockIdx.y. */
+__global__ void __launch_bounds__(BLOCK) depth_pass_kernel(og__depth_pass first) {
+    enter();
+    og__depth_pass p = first;
+    int later = blockIdx.y, n = first.n_seq;
+    if (later) {
+        p.pass = later;
+        p.slot += 2 * n;
+        p.cu += n + 1;
+        p.pos += 3 * (later + 1) * n;
+        p.params += later * n;
+    }
+    depth_pass(p);
+}
+
 int og__cuda_depth_pass(og_exec *ex, const og__depth_pass *pass) {
     return launch(ex, "depth_ar", depth_pass_kernel, blocks_for(pass->n_seq, BLOCK),
                   dim3(BLOCK), 0, *pass);
+}
+
+int og__cuda_depth_passes(og_exec *ex, const og__depth_pass *first, int n) {
+    dim3 grid = blocks_for(first->n_seq, BLOCK);
+    grid.y = (unsigned)n;
+    return launch(ex, "depth_ar", depth_pass_kernel, grid, dim3(BLOCK), 0, *first);
 }

@@ -1,6 +1,7 @@
-/* The sampler of kernels/sample.h, one block for each row: no sort, the k-th largest value and
- * the point where the mass is reached come from radix selection on the floats' bits, with
- * integer counts and masses, so that the order of the atomics does not matter.
+/* The sampler of kernels/sample.h, one block for each row: no sort. The k-th largest value comes
+ * from a count of equal intervals and a look at the one it lies in, the point where the mass is
+ * reached from radix selection on the floats' bits, both with integer counts and masses, so
+ * that the order of the atomics does not matter.
  *
  * The arithmetic is that of kernels/math.h to the bit: one rounding for each operation, none
  * contracted, hence the intrinsics. */
@@ -10,6 +11,8 @@
 
 #define BLOCK 1024
 #define BINS 256
+#define SLICES (2 * BLOCK) /* intervals below the maximum, each 1 / SLICE wide */
+#define SLICE 64.0f
 #define IN_SHARED 8192 /* values of a row that are kept beside the kernel */
 
 typedef unsigned long long u64;
@@ -112,9 +115,13 @@ __device__ best block_best(best mine, best *shared) {
     __syncthreads();
     if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = mine;
     __syncthreads();
-    best all = shared[0];
-    for (int w = 1; w < BLOCK / WARP; w++) all = better(all, shared[w]);
-    return all;
+    mine = shared[threadIdx.x % WARP];
+    for (int d = WARP / 2; d; d >>= 1) {
+        best other = {__shfl_xor_sync(ALL_LANES, mine.v, d),
+                      __shfl_xor_sync(ALL_LANES, mine.i, d)};
+        mine = better(mine, other);
+    }
+    return mine;
 }
 
 /* What a radix selection has found so far. */
@@ -182,6 +189,9 @@ __device__ unsigned select_key(int n, u64 target, int down, B *bins, found *f, K
 struct bin_sets {
     u64 mass[BINS];
     unsigned count[BINS];
+    unsigned slices[SLICES], keys[BLOCK];
+    unsigned warps[BLOCK / WARP];
+    unsigned slice, before, n_keys, key;
     found f;
 };
 
@@ -190,6 +200,59 @@ __device__ unsigned select_count(const float *z, int n, u64 k, bin_sets *b) {
     return select_key(
         n, k, 1, b->count, &b->f, [=](int i) { return key_of(z[i]); },
         [](int, unsigned) { return 1u; });
+}
+
+/* The interval of z <= 0; the larger z, the lower. Exact up to the last, where all the rest is. */
+__device__ inline int slice_of(float z) {
+    float s = mul(-z, SLICE);
+    return s < (float)(SLICES - 1) ? (int)s : SLICES - 1;
+}
+
+/* Into b->slice the interval where the count from the top reaches k, into b->before the count
+ * above it. */
+__device__ void pick_slice(unsigned k, bin_sets *b) {
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    unsigned first = b->slices[2 * threadIdx.x], own = first + b->slices[2 * threadIdx.x + 1];
+    unsigned upto = own;
+    for (int d = 1; d < WARP; d <<= 1) {
+        unsigned below = __shfl_up_sync(ALL_LANES, upto, d);
+        if (lane >= d) upto += below;
+    }
+    if (lane == WARP - 1) b->warps[warp] = upto;
+    __syncthreads();
+    unsigned others = lane < warp ? b->warps[lane] : 0;
+    for (int d = WARP / 2; d; d >>= 1) others += __shfl_xor_sync(ALL_LANES, others, d);
+    unsigned before = others + upto - own;
+    if (before < k && before + own >= k) {
+        int second = before + first < k;
+        b->slice = 2 * threadIdx.x + second;
+        b->before = second ? before + first : before;
+        b->n_keys = 0;
+    }
+    __syncthreads();
+}
+
+/* Key of the k-th largest of z, whose maximum is 0; k at most n. */
+__device__ unsigned select_top(const float *z, int n, unsigned k, bin_sets *b) {
+    b->slices[threadIdx.x] = b->slices[threadIdx.x + BLOCK] = 0;
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += BLOCK) atomicAdd(&b->slices[slice_of(z[i])], 1u);
+    __syncthreads();
+    pick_slice(k, b);
+    int slice = b->slice, count = b->slices[slice];
+    if (count > BLOCK) return select_count(z, n, k, b);
+    for (int i = threadIdx.x; i < n; i += BLOCK)
+        if (slice_of(z[i]) == slice) b->keys[atomicAdd(&b->n_keys, 1u)] = key_of(z[i]);
+    __syncthreads();
+    int mine = threadIdx.x, above = 0;
+    if (mine < count) {
+        unsigned key = b->keys[mine];
+        for (int i = 0; i < count; i++)
+            above += b->keys[i] > key || (b->keys[i] == key && i < mine);
+        if (above == (int)(k - b->before) - 1) b->key = key;
+    }
+    __syncthreads();
+    return b->key;
 }
 
 /* The smallest key at which the mass of all keys from `least` up to it passes limit; *below
@@ -251,6 +314,12 @@ struct sample_args {
     int64_t history_ld;
     const uint8_t *allowed;
     const int32_t *stop;
+    /* the chosen row of a table goes to y, when table is not NULL */
+    const char *table;
+    int64_t table_ld, ldy; /* bytes; elements */
+    int table_t, table_rows, cols;
+    float *y;
+    og__cuda_fault *fault;
 };
 
 __device__ inline float penalised(float x, int seen, const og_sample_row &row) {
@@ -277,28 +346,20 @@ __device__ void process(const sample_args &a, const og_sample_row &row, int r, f
     __syncthreads();
 }
 
-__global__ void __launch_bounds__(BLOCK) sample_kernel(const __grid_constant__ sample_args a) {
-    extern __shared__ float near_z[];
-    __shared__ bin_sets bins;
-    __shared__ best bests[BLOCK / WARP];
-    enter();
-    int r = blockIdx.x, n = a.vocab;
-    float *z = a.in_shared ? near_z : a.logits + r * a.ld;
+__device__ int choose(const sample_args &a, int r, float *z, bin_sets *bins, best *bests) {
+    int n = a.vocab;
     const og_sample_row row = a.rows[r];
     process(a, row, r, z);
     best b = {-CUDART_INF_F, 0x7fffffff};
     for (int i = threadIdx.x; i < n; i += BLOCK) b = better(b, best{z[i], i});
     b = block_best(b, bests);
-    if (!(row.temperature > 0.0f) || !(b.v > -CUDART_INF_F && b.v < CUDART_INF_F)) {
-        if (threadIdx.x == 0) a.ids[r * a.ids_step] = b.i;
-        return;
-    }
+    if (!(row.temperature > 0.0f) || !(b.v > -CUDART_INF_F && b.v < CUDART_INF_F)) return b.i;
     for (int i = threadIdx.x; i < n; i += BLOCK)
         z[i] = __fdiv_rn(sub(z[i], b.v), row.temperature);
     __syncthreads();
     cut c = {0, 0xffffffffu};
-    if (row.top_k > 0 && row.top_k < n) c.key = select_count(z, n, (u64)row.top_k, &bins);
-    if (row.top_p < 1.0f) c = cut_mass(z, n, c.key, row.top_p, &bins);
+    if (row.top_k > 0 && row.top_k < n) c.key = select_top(z, n, (unsigned)row.top_k, bins);
+    if (row.top_p < 1.0f) c = cut_mass(z, n, c.key, row.top_p, bins);
     best top = {-CUDART_INF_F, 0x7fffffff};
     for (int i = threadIdx.x; i < n; i += BLOCK) {
         unsigned key = key_of(z[i]);
@@ -309,14 +370,36 @@ __global__ void __launch_bounds__(BLOCK) sample_kernel(const __grid_constant__ s
         if (s > -CUDART_INF_F) top = better(top, best{s, i});
     }
     top = block_best(top, bests);
-    if (threadIdx.x == 0) a.ids[r * a.ids_step] = top.i == 0x7fffffff ? b.i : top.i;
+    return top.i == 0x7fffffff ? b.i : top.i;
 }
 
-int og__cuda_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
-                    const og_tensor *history, const og_tensor *allowed,
-                    const og_tensor *stop_ids) {
-    if (og__measuring(ex)) return 0;
-    sample_args a = {};
+__global__ void __launch_bounds__(BLOCK) sample_kernel(const __grid_constant__ sample_args a) {
+    extern __shared__ float near_z[];
+    __shared__ bin_sets bins;
+    __shared__ best bests[BLOCK / WARP];
+    enter();
+    int r = blockIdx.x;
+    int id = choose(a, r, a.in_shared ? near_z : a.logits + r * a.ld, &bins, bests);
+    if (threadIdx.x == 0) a.ids[r * a.ids_step] = id;
+    if (!a.table) return;
+    int none = id < 0 || id >= a.table_rows;
+    if (threadIdx.x == 0 && id >= a.table_rows) {
+        a.fault->value = id;
+        a.fault->op = OG__FAULT_GATHER;
+    }
+    const char *from = a.table + (none ? 0 : id) * a.table_ld;
+    for (int c = threadIdx.x; c < a.cols; c += 2 * BLOCK) {
+        int other = c + BLOCK < a.cols;
+        unsigned u = elem_bits(from, a.table_t, c), v = 0;
+        if (other) v = elem_bits(from, a.table_t, c + BLOCK);
+        a.y[r * a.ldy + c] = none ? 0.0f : elem_value(u, a.table_t);
+        if (other) a.y[r * a.ldy + c + BLOCK] = none ? 0.0f : elem_value(v, a.table_t);
+    }
+}
+
+static int draw(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
+                const og_tensor *history, const og_tensor *allowed, const og_tensor *stop_ids,
+                sample_args a) {
     a.ids = (int32_t *)ids->data;
     a.ids_step = ids->stride[0];
     a.logits = (float *)logits->data;
@@ -335,4 +418,27 @@ int og__cuda_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sam
     }
     return launch(ex, "sample", sample_kernel, dim3((unsigned)logits->ne[0]), dim3(BLOCK),
                   a.in_shared ? (size_t)a.vocab * sizeof(float) : (size_t)0, a);
+}
+
+int og__cuda_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
+                    const og_tensor *history, const og_tensor *allowed,
+                    const og_tensor *stop_ids) {
+    if (og__measuring(ex)) return 0;
+    return draw(ex, ids, logits, rows, history, allowed, stop_ids, sample_args());
+}
+
+int og__cuda_sample_embed(og_exec *ex, og_tensor *ids, og_tensor *logits,
+                          const og_sample_row *rows, const og_tensor *table, og_tensor *y) {
+    sample_args a = {};
+    og_tensor none = {};
+    if (og__measuring(ex)) return 0;
+    a.table = (const char *)table->data;
+    a.table_ld = table->stride[0] * (int64_t)og_dtype_size(table->dtype);
+    a.table_t = (int)table->dtype;
+    a.table_rows = (int)table->ne[0];
+    a.cols = (int)table->ne[1];
+    a.y = (float *)y->data;
+    a.ldy = y->stride[0];
+    a.fault = og__cuda_exec_of(ex)->fault_dev;
+    return draw(ex, ids, logits, rows, &none, &none, &none, a);
 }

@@ -205,7 +205,7 @@ typedef struct frame {
     og_tensor x, codes, ids, logits;
     og_rows rows;
     const og_sample_row *params;
-    const int32_t *slots;
+    const int32_t *slots, *early; /* early: positions with few keys */
 } frame;
 
 static void make_frame(frame *f) {
@@ -225,12 +225,12 @@ static void make_frame(frame *f) {
 }
 
 static void make_rows(frame *f, int rows) {
-    int32_t slot[MOST_ROWS], pos[3 * MOST_ROWS], cu[MOST_ROWS + 1] = {0};
+    int32_t slot[MOST_ROWS], pos[3 * MOST_ROWS], early[3 * MOST_ROWS], cu[MOST_ROWS + 1] = {0};
     og_sample_row params[MOST_ROWS];
     for (int r = 0; r < rows; r++) {
         slot[r] = r;
         cu[r + 1] = r + 1;
-        for (int a = 0; a < 3; a++) pos[3 * r + a] = PAST;
+        for (int a = 0; a < 3; a++) pos[3 * r + a] = PAST, early[3 * r + a] = GROUPS;
         params[r] = (og_sample_row){.temperature = 0.9f, .top_p = 1.0f, .top_k = 50,
                                     .repetition_penalty = 1.05f, .seed = (uint64_t)r + 1};
     }
@@ -238,6 +238,7 @@ static void make_rows(frame *f, int rows) {
     f->rows = (og_rows){rows, rows, f->slots, with_bytes(pos, sizeof pos),
                         with_bytes(cu, sizeof cu)};
     f->params = with_bytes(params, sizeof params);
+    f->early = with_bytes(early, sizeof early);
     f->x = random_2d(OG_F32, rows, HIDDEN);
     f->logits = random_2d(OG_F32, rows, VOCAB);
     f->codes = placed(og_tensor_2d(OG_I32, rows, GROUPS, NULL), block((size_t)rows * 64));
@@ -267,6 +268,55 @@ static double time_part(frame *f, void (*a)(frame *), void (*b)(frame *)) {
     return ms;
 }
 
+/* Microseconds of what is no matrix product, called in a row. */
+static double time_calls(frame *f, void (*call)(frame *)) {
+    enum { CALLS = 32 };
+    og_graph *g;
+    og_exec_reset(ex);
+    ok(og_exec_capture_begin(ex));
+    for (int i = 0; i < CALLS; i++) call(f);
+    ok(og_exec_capture_end(ex, &g));
+    double us = time_graph(g) * 1e3 / CALLS;
+    og_graph_destroy(ex, g);
+    return us;
+}
+
+static int layer; /* whose keys are read: another for each call */
+
+static void attend(frame *f) {
+    int64_t ne[3] = {f->rows.n, HEADS, DIM};
+    og_tensor q = og_tensor_view(&f->x, 3, ne), y = q;
+    y.data = f->logits.data; /* wide enough */
+    ok(og_op_attn_paged(ex, &y, &q, &f->kv[layer++ % LAYERS], &f->rows, 0.09f, 0));
+}
+
+static void attend_few(frame *f) {
+    int64_t ne[3] = {f->rows.n, HEADS, DIM};
+    og_tensor q = og_tensor_view(&f->x, 3, ne), y = q;
+    og_rows rows = f->rows;
+    rows.pos = f->early;
+    y.data = f->logits.data;
+    ok(og_op_attn_paged(ex, &y, &q, &f->d_kv[layer++ % D_LAYERS], &rows, 0.09f, 0));
+}
+
+static void draw(frame *f) {
+    og_tensor some = f->logits;
+    some.ne[1] = D_VOCAB;
+    ok(og_op_sample(ex, &f->ids, &some, f->params, NULL, NULL, NULL));
+}
+
+static void norm(frame *f) {
+    og_tensor y = f->logits;
+    y.ne[1] = HIDDEN;
+    ok(og_op_rms_norm(ex, &y, &f->x, &f->net.final_norm, 1e-6f));
+}
+
+static void print_parts(frame *f, int rows) {
+    print_message("%-6d attention %.2f us, at position 16 %.2f; sampling %.2f; a norm %.2f\n",
+                  rows, time_calls(f, attend), time_calls(f, attend_few), time_calls(f, draw),
+                  time_calls(f, norm));
+}
+
 static void check_finite(frame *f, int rows) {
     float *host = og_malloc((size_t)rows * HIDDEN * sizeof *host);
     assert_int_equal(
@@ -290,6 +340,7 @@ static void test_frame(void **state) {
         double a = time_part(&f, talker, NULL), b = time_part(&f, depth, NULL);
         print_message("%-6d %10.3f %10.3f %10.3f\n", batches[i], a, b,
                       time_part(&f, talker, depth));
+        print_parts(&f, batches[i]);
         check_finite(&f, batches[i]);
     }
     drop();
