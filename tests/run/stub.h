@@ -384,6 +384,16 @@ static const char stub_plain[] =
     "  - {from: source.tokens, to: voc.tokens, chunk: [1, 2, 4]}\n"
     "  - {from: voc.audio, to: response.audio}\n";
 
+/* No request, byte or slot is left. */
+static inline void stub_assert_drained(stub_env *s) {
+    og_engine_stats st;
+    og_engine_get_stats(s->engine, &st);
+    assert_int_equal(st.requests, 0);
+    assert_int_equal(st.queued, 0);
+    assert_int_equal(st.buffer_bytes, 0);
+    assert_int_equal(atomic_load(&stub_in_use), 0);
+}
+
 static inline void stub_close(stub_env *s) {
     char path[128];
     og_engine_destroy(s->engine);

@@ -59,12 +59,7 @@ static void finish(og_request *r) {
 }
 
 static void close_engine(stub_env *s) {
-    og_engine_stats st;
-    og_engine_get_stats(s->engine, &st);
-    assert_int_equal(st.requests, 0);
-    assert_int_equal(st.queued, 0);
-    assert_int_equal(st.buffer_bytes, 0);
-    assert_int_equal(atomic_load(&stub_in_use), 0);
+    stub_assert_drained(s);
     stub_close(s);
 }
 

@@ -40,15 +40,6 @@ static og_event_kind read_all(og_request *r, int n, int stamp, og_err *err) {
     return kind;
 }
 
-static void assert_drained(stub_env *s) {
-    og_engine_stats st;
-    og_engine_get_stats(s->engine, &st);
-    assert_int_equal(st.requests, 0);
-    assert_int_equal(st.queued, 0);
-    assert_int_equal(st.buffer_bytes, 0);
-    assert_int_equal(atomic_load(&stub_in_use), 0);
-}
-
 static void test_one_request(void **state) {
     (void)state;
     stub_env s;
@@ -58,7 +49,7 @@ static void test_one_request(void **state) {
     og_event ev;
     assert_int_equal(og_request_next(r, 0, &ev), OG_EVENT_DONE);
     og_request_free(r);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -79,7 +70,7 @@ static void test_b079_b042_chunk_schedules(void **state) {
         og_request *r = submit(&s, 99, 3, STUB_OK, 1);
         assert_int_equal(read_all(r, 99, 3, NULL), OG_EVENT_DONE);
         og_request_free(r);
-        assert_drained(&s);
+        stub_assert_drained(&s);
         stub_close(&s);
     }
 }
@@ -136,7 +127,7 @@ static void test_b050_b048_each_its_own(void **state) {
         pthread_join(t[i], NULL);
         assert_int_equal(c[i].bad, 0);
     }
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -155,7 +146,7 @@ static void test_b080_one_fails_others_go_on(void **state) {
     og_request_free(a);
     og_request_free(b);
     og_request_free(c);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -172,7 +163,7 @@ static void test_hang_is_cancelled(void **state) {
     assert_int_equal(og_request_next(a, 1000, &ev), OG_EVENT_ERROR);
     assert_int_equal(ev.err.code, OG_ECANCELED);
     og_request_free(a);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -192,7 +183,7 @@ static void test_lost_replica(void **state) {
     assert_int_equal(st.rebuilt, 1);
     og_request_free(a);
     og_request_free(b);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -226,7 +217,7 @@ static void test_fault_on_one_of_two_replicas(void **state) {
         assert_int_equal(failed, 2);
         assert_int_equal(done, 2);
         for (int i = 0; i < 6; i++) og_request_free(r[i]);
-        assert_drained(&s);
+        stub_assert_drained(&s);
     }
     og_engine_stats st;
     og_engine_get_stats(s.engine, &st);
@@ -252,7 +243,7 @@ static void test_b086_slow_reader(void **state) {
     assert_true(p.items < 500 * STUB_SPI);
     assert_int_equal(read_all(slow, 500, 9, NULL), OG_EVENT_DONE);
     og_request_free(slow);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -286,7 +277,7 @@ static void test_joined_lanes(void **state) {
     assert_int_equal(gaps, 2);
     assert_int_equal(at, 30 * STUB_SPI);
     og_request_free(r);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -313,7 +304,7 @@ static void test_rejects(void **state) {
     og_err_clear(&err);
     assert_int_equal(og_engine_submit(s.engine, &d, &r, &err), OG_EINVAL);
     json_decref(f);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -342,7 +333,7 @@ static void test_queue_is_bounded(void **state) {
     assert_int_equal(read_all(b, 5, 3, NULL), OG_EVENT_DONE);
     og_request_free(a);
     og_request_free(b);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -367,7 +358,7 @@ static void test_taps(void **state) {
     assert_int_equal((int)((float *)t.data)[0], 4000);
     assert_int_equal(og_request_tapped(r, 0, 1, &t), OG_ENOENT);
     og_request_free(r);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -384,7 +375,7 @@ static void test_free_in_any_state(void **state) {
         og_request_free(b);
         og_request_free(a);
     }
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 

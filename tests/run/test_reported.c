@@ -56,15 +56,6 @@ static void expect_all(og_request *r, int n, int stamp) {
     og_request_free(r);
 }
 
-static void assert_drained(stub_env *s) {
-    og_engine_stats st;
-    og_engine_get_stats(s->engine, &st);
-    assert_int_equal(st.requests, 0);
-    assert_int_equal(st.queued, 0);
-    assert_int_equal(st.buffer_bytes, 0);
-    assert_int_equal(atomic_load(&stub_in_use), 0);
-}
-
 static const char *edges_with(char *buf, size_t size, const char *how) {
     snprintf(buf, size,
              "  - {from: {n: request.n}, to: {prompt: source.prompt}, hook: stub.go}\n"
@@ -103,7 +94,7 @@ static void test_b040_a_long_window_in_short_chunks(void **state) {
         assert_int_equal(ev.kind, OG_EVENT_DONE);
         assert_int_equal(at, N * STUB_SPI);
         og_request_free(r);
-        assert_drained(&s);
+        stub_assert_drained(&s);
         stub_close(&s);
     }
 }
@@ -130,7 +121,7 @@ static void test_b042_a_slow_client_loses_nothing(void **state) {
     assert_int_equal(ev.kind, OG_EVENT_DONE);
     assert_int_equal(at, 100 * STUB_SPI);
     og_request_free(r);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -153,7 +144,7 @@ static void test_b079_windows_and_chunking(void **state) {
         double took = now() - start;
         least = took < least ? took : least;
         most = took > most ? took : most;
-        assert_drained(&s);
+        stub_assert_drained(&s);
         stub_close(&s);
     }
     print_message("six settings: %.4f to %.4f s\n", least, most);
@@ -185,7 +176,7 @@ static void one_of_three(int mode, const char *words) {
     expect_all(r[2], 300, 3);
     expect_all(submit(&s, 5, 4, STUB_OK), 5, 4);
     assert_int_equal(bad, 0);
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
@@ -276,7 +267,7 @@ static void test_b082_replicas_come_and_go(void **state) {
     assert_int_equal(done + failed, CLIENTS * EACH);
     assert_true(st.rebuilt >= 5 && failed > 0 && done > 0);
     assert_true(both_work_again(&s, source));
-    assert_drained(&s);
+    stub_assert_drained(&s);
     stub_close(&s);
 }
 
