@@ -23,6 +23,12 @@ static void close_exec(og_exec *ex, og_device *dev) {
     og_device_close(dev);
 }
 
+static int has_backend(const char *name) {
+    const char *const *names = og_device_backends();
+    while (*names && strcmp(*names, name) != 0) names++;
+    return *names != NULL;
+}
+
 static void test_unknown_backends_are_refused_with_words(void **state) {
     (void)state;
     og_device *dev;
@@ -30,12 +36,12 @@ static void test_unknown_backends_are_refused_with_words(void **state) {
     assert_int_equal(og_device_open("tpu", 0, 0, &dev, &err), OG_EUNSUPPORTED);
     assert_null(dev);
     assert_non_null(strstr(err.msg, "tpu"));
-#ifndef OG_WITH_CUDA
-    og_err_clear(&err);
-    assert_int_equal(og_device_open("cuda", 0, 0, &dev, &err), OG_EUNSUPPORTED);
-    assert_non_null(strstr(err.msg, "no CUDA backend"));
-    assert_non_null(strstr(err.hint, "OG_CUDA"));
-#endif
+    if (!has_backend("cuda")) {
+        og_err_clear(&err);
+        assert_int_equal(og_device_open("cuda", 0, 0, &dev, &err), OG_EUNSUPPORTED);
+        assert_non_null(strstr(err.msg, "no CUDA backend"));
+        assert_non_null(strstr(err.hint, "OG_CUDA"));
+    }
     og_err_clear(&err);
     assert_int_equal(og_device_open("cpu", 0, -1, &dev, &err), OG_EINVAL);
 }
