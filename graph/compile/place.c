@@ -21,12 +21,6 @@ static const char *backend_of(const og__build *b, const og_plan_stage *s) {
     return og_overlay_string(b->overlay, s->name, "backend", b->opts->backend);
 }
 
-/* Encoders run once for a clip, before all else, and their networks work in host memory: with
- * backend cuda they stay on the host, and the plan shows them there. */
-static bool host_only(const og_plan_stage *s) {
-    return s->kind == OG_KIND_ENCODER;
-}
-
 static og_src overlay_src(const og__build *b, const og_plan_stage *s, const char *key) {
     const og_yaml_node *n = og_overlay_get(b->overlay, s->name, key);
     return n ? n->src : s->src;
@@ -94,11 +88,6 @@ static void place_stage(og__build *b, int stage) {
     bool cuda = strcmp(backend, "cuda") == 0;
     int ids[MAX_DEVICES], device[MAX_DEVICES];
     int n = og_overlay_devices(b->overlay, s->name, ids, MAX_DEVICES);
-    if (cuda && host_only(s)) {
-        backend = "cpu";
-        cuda = false;
-        n = 0;
-    }
     check_backend(b, s, backend);
     s->n_replicas = (int)og_overlay_int(b->overlay, s->name, "num_replicas", 1);
     if (s->n_replicas < 1 || s->n_replicas > MAX_DEVICES) {

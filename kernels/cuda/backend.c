@@ -1,4 +1,4 @@
-/* The table of the CUDA backend. decoder_stack and depth_ar are composed. */
+/* The table of the CUDA backend. decoder_stack and conv1d_valid are composed. */
 #include "kernels/cuda/cuda.h"
 
 const og__backend og__backend_cuda = {
@@ -50,6 +50,12 @@ const og__backend og__backend_cuda = {
     .conv1d = og__cuda_conv1d,
     .conv1d_depthwise = og__cuda_conv1d_depthwise,
     .conv_transpose1d = og__cuda_conv_transpose1d,
+    .pad_time = og__cuda_pad_time,
+    .magnitude = og__cuda_magnitude,
+    .log_floor = og__cuda_log_floor,
+    .softmax_time = og__cuda_softmax_time,
+    .time_stats = og__cuda_time_stats,
+    .rvq_nearest = og__cuda_rvq_nearest,
     .sample = og__cuda_sample,
     .depth_ar = og__cuda_depth_ar,
     .depth_pass = og__cuda_depth_pass,

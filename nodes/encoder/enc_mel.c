@@ -51,7 +51,8 @@ int og__enc_mel_load(og__enc_mel *m, og__enc_mem *mem, og_err *err) {
     TRY(og__enc_weight(mem, &m->bank, err));
     fill_basis(m);
     fill_bank(m);
-    return 0;
+    TRY(og__enc_place(mem, &m->basis, err));
+    return og__enc_place(mem, &m->bank, err);
 }
 
 int64_t og__enc_mel_frames(const og__enc_mel *m, int64_t n) {

@@ -3,29 +3,37 @@
 #include <stdarg.h>
 #include <string.h>
 
-void og__enc_mem_free(og__enc_mem *m) {
-    for (int i = 0; i < m->n; i++) og_device_free(m->dev, m->block[i]);
-    m->n = 0;
+void og__enc_mem_init(og__enc_mem *m, og_exec *ex) {
+    og_store_init(&m->store, ex);
 }
 
-static int take(og__enc_mem *m, og_tensor *t, size_t *sum, og_err *err) {
-    void *p = NULL;
-    if (m->n == OG__ENC_MAX_BLOCKS)
-        return og_err_set(err, OG_ELIMIT, "the encoder has over %d tensors",
-                          OG__ENC_MAX_BLOCKS);
-    int rc = og_device_alloc(m->dev, og_tensor_bytes(t), &p, err);
-    if (rc < 0) return rc;
-    m->block[m->n++] = t->data = p;
-    *sum += og_tensor_bytes(t);
-    return 0;
+void og__enc_mem_free(og__enc_mem *m) {
+    for (int i = 0; i < m->n; i++) og_device_free(m->store.dev, m->block[i]);
+    m->n = 0;
+    og_store_free(&m->store);
 }
 
 int og__enc_weight(og__enc_mem *m, og_tensor *t, og_err *err) {
-    return take(m, t, &m->weight_bytes, err);
+    if (!og_store_make(&m->store, t, err)) return OG_ENOMEM;
+    m->weight_bytes += og_tensor_bytes(t);
+    return 0;
+}
+
+int og__enc_place(og__enc_mem *m, og_tensor *t, og_err *err) {
+    return og_store_place(&m->store, t, err);
 }
 
 int og__enc_state(og__enc_mem *m, og_tensor *t, og_err *err) {
-    return take(m, t, &m->state_bytes, err);
+    void *p = NULL;
+    if (m->n == OG__ENC_MAX_BLOCKS)
+        return og_err_set(err, OG_ELIMIT, "the encoder has over %d states",
+                          OG__ENC_MAX_BLOCKS);
+    int rc = og_device_alloc(m->store.dev, og_tensor_bytes(t), &p, err);
+    if (rc < 0) return rc;
+    m->block[m->n++] = t->data = p;
+    t->place = m->store.place;
+    m->state_bytes += og_tensor_bytes(t);
+    return 0;
 }
 
 int og__enc_repack(og__enc_mem *m, og_tensor *w, og_err *err) {
@@ -33,7 +41,7 @@ int og__enc_repack(og__enc_mem *m, og_tensor *w, og_err *err) {
     if (from.ne[2] == 1) {
         *w = og_tensor_view(&from, 2, from.ne);
         m->weight_bytes += og_tensor_bytes(w);
-        return 0;
+        return og__enc_place(m, w, err);
     }
     og_tensor to = og_tensor_3d(from.dtype, from.ne[0], from.ne[2], from.ne[1], NULL);
     int rc = og__enc_weight(m, &to, err);
@@ -41,7 +49,12 @@ int og__enc_repack(og__enc_mem *m, og_tensor *w, og_err *err) {
     og_pack_conv1d(&to, &from);
     og_weights_drop_pages(m->weights, &from);
     *w = to;
-    return 0;
+    return og__enc_place(m, w, err);
+}
+
+int og__enc_prepare(og__enc_mem *m, og__enc_conv *c, og_err *err) {
+    int rc = og__enc_repack(m, &c->w, err);
+    return rc < 0 ? rc : og__enc_place(m, &c->b, err);
 }
 
 float og__enc_value(const og_tensor *t, int64_t i) {

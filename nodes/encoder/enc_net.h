@@ -3,12 +3,13 @@
 #ifndef OG_ENC_NET_H
 #define OG_ENC_NET_H
 
+#include "nodes/blocks/place.h"
 #include "nodes/encoder/encoder.h"
 
-#define OG__ENC_MAX_BLOCKS 512
+#define OG__ENC_MAX_BLOCKS 64
 
 typedef struct og__enc_mem {
-    og_device *dev;
+    og_store store;
     og_weights *weights; /* borrowed; file pages of what was repacked go back to it */
     void *block[OG__ENC_MAX_BLOCKS];
     int n;
@@ -20,12 +21,17 @@ typedef struct og__enc_conv {
     og_tensor w, b;
 } og__enc_conv;
 
+void og__enc_mem_init(og__enc_mem *m, og_exec *ex);
 void og__enc_mem_free(og__enc_mem *m);
-/* Give t, whose shape is set, zeroed memory of the device. */
+/* Give t, whose shape is set, zeroed host memory; once it is filled, bring it to the device. */
 OG_MUST_CHECK int og__enc_weight(og__enc_mem *m, og_tensor *t, og_err *err);
+OG_MUST_CHECK int og__enc_place(og__enc_mem *m, og_tensor *t, og_err *err);
+/* Give t zeroed memory of the device. */
 OG_MUST_CHECK int og__enc_state(og__enc_mem *m, og_tensor *t, og_err *err);
-/* Prepare a convolution's weights; with k 1 they stay where they are, as [Cout, Cin]. */
+/* Prepare a convolution's weights and bring them to the device; with k 1 they are as in the
+ * file, as [Cout, Cin]. og__enc_prepare does the same for its bias, too. */
 OG_MUST_CHECK int og__enc_repack(og__enc_mem *m, og_tensor *w, og_err *err);
+OG_MUST_CHECK int og__enc_prepare(og__enc_mem *m, og__enc_conv *c, og_err *err);
 /* Element i of a dense f32, bf16 or f16 tensor. */
 float og__enc_value(const og_tensor *t, int64_t i);
 /* "name.weight" [out, in, k] and "name.bias" [out], the name printed. */

@@ -27,13 +27,26 @@ typedef og__codec_layer layer;
 
 static const og_epilogue elu = {OG_ACT_ELU, NULL, NULL};
 
+/* One sequence of n rows, described in scratch. n is exact as a float: it is below a second
+ * of samples, or a minute of positions. */
+static int sequence(net *m, og_exec *ex, int64_t n, og_rows *rows) {
+    og_tensor cu = og_exec_alloc(ex, OG_I32, 1, (int64_t[]){2});
+    og_tensor end = og_tensor_rows(&cu, 1, 1);
+    *rows = (og_rows){(int)n, 1, m->slot, m->pos, cu.data};
+    TRY(og_op_fill(ex, &cu, 0.0f));
+    return og_op_fill(ex, &end, (float)n);
+}
+
 /* ---- convolutions, on one chunk ---------------------------------------------------------- */
 
 static int conv(net *m, og_exec *ex, og_tensor *y, const og_tensor *x, const og__enc_conv *c,
                 og_tensor *state, const og_epilogue *epi) {
-    m->cu[1] = (int32_t)x->ne[0];
-    og_rows rows = {m->cu[1], 1, m->slot, NULL, m->cu};
-    return og_op_conv1d(ex, y, x, &c->w, &c->b, state, &rows, 1, epi);
+    og_rows rows;
+    size_t mark = og_exec_mark(ex);
+    TRY(sequence(m, ex, x->ne[0], &rows));
+    TRY(og_op_conv1d(ex, y, x, &c->w, &c->b, state, &rows, 1, epi));
+    og_exec_release(ex, mark);
+    return 0;
 }
 
 static int residual(net *m, og_exec *ex, og_tensor *x, stage *g) {
@@ -148,13 +161,14 @@ static int mlp(net *m, og_exec *ex, og_tensor *x, const layer *l) {
 }
 
 static int transformer(net *m, og_exec *ex, int i, og_tensor *x) {
-    m->cu[1] = (int32_t)x->ne[0];
-    og_rows rows = {m->cu[1], 1, m->slot, m->pos, m->cu};
+    og_rows rows;
+    size_t start = og_exec_mark(ex);
+    TRY(sequence(m, ex, x->ne[0], &rows));
     size_t mark = og_exec_mark(ex);
     TRY(attention(m, ex, x, &m->layers[i], &rows));
     og_exec_release(ex, mark);
     TRY(mlp(m, ex, x, &m->layers[i]));
-    og_exec_release(ex, mark);
+    og_exec_release(ex, start);
     og_tap(ex, x, TAP "transformer.layers.%d", i);
     return 0;
 }

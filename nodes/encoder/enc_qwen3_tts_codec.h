@@ -51,8 +51,8 @@ typedef struct og__codec_net {
     og_tensor codebook[CODEC_MAX_GROUPS];    /* f32 [codebook_size, codebook_dim] */
 
     og_tensor latent;   /* f32 [positions of the longest clip, hidden] */
-    int32_t *slot, *pos; /* all zero, long enough for any piece; 0 1 2 ... three times each */
-    int32_t cu[2];
+    /* On the device: all zero, long enough for any piece; 0 1 2 ... three times each. */
+    int32_t *slot, *pos;
 } og__codec_net;
 
 static inline int64_t og__codec_positions(const og__codec_cfg *c, int64_t samples) {

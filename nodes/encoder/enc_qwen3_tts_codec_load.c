@@ -269,7 +269,7 @@ static int make_codebook(net *m, int g, const og_tensor *sum, const og_tensor *u
         for (int64_t k = 0; k < sum->ne[1]; k++, y++)
             *y = og__enc_value(sum, i * sum->ne[1] + k) / n;
     }
-    return 0;
+    return og__enc_place(&m->mem, t, err);
 }
 
 static int make_state(net *m, og_tensor *t, int columns, int channels, og_err *err) {
@@ -279,9 +279,9 @@ static int make_state(net *m, og_tensor *t, int columns, int channels, og_err *e
 
 static int make_stage(net *m, int i, og_err *err) {
     og__codec_stage *g = &m->stage[i];
-    TRY(og__enc_repack(&m->mem, &g->res1.w, err));
-    TRY(og__enc_repack(&m->mem, &g->res2.w, err));
-    TRY(og__enc_repack(&m->mem, &g->down.w, err));
+    TRY(og__enc_prepare(&m->mem, &g->res1, err));
+    TRY(og__enc_prepare(&m->mem, &g->res2, err));
+    TRY(og__enc_prepare(&m->mem, &g->down, err));
     TRY(make_state(m, &g->res_state, m->cfg.res_kernel - 1, g->channels, err));
     g->down_state = og_tensor_2d(OG_F32, m->cfg.ratio[i], g->channels, NULL);
     return og__enc_state(&m->mem, &g->down_state, err);
@@ -295,7 +295,7 @@ static int make_inv_freq(net *m, og_err *err) {
     for (int i = 0; i < half; i++)
         f[i] = 1.0f / (float)pow((double)m->cfg.theta,
                                  (double)((float)(2 * i) / (float)m->cfg.head_dim));
-    return 0;
+    return og__enc_place(&m->mem, &m->inv_freq, err);
 }
 
 /* A second of audio at a time, in whole positions. */
@@ -306,37 +306,43 @@ static int make_rows(net *m, int64_t max_items, og_err *err) {
     longest = positions > m->chunk ? positions : m->chunk;
     m->latent = og_tensor_2d(OG_F32, positions, m->cfg.hidden, NULL);
     TRY(og__enc_state(&m->mem, &m->latent, err));
-    m->slot = og_calloc((size_t)longest, sizeof *m->slot);
-    m->pos = og_calloc((size_t)positions * 3, sizeof *m->pos);
-    if (!m->slot || !m->pos)
-        return og_err_set(err, OG_ENOMEM, "no memory for %lld positions",
-                          (long long)positions);
-    for (int64_t i = 0; i < positions * 3; i++) m->pos[i] = (int32_t)(i / 3);
+    og_tensor slot = og_tensor_1d(OG_I32, longest, NULL);
+    og_tensor pos = og_tensor_1d(OG_I32, positions * 3, NULL);
+    TRY(og__enc_state(&m->mem, &slot, err));
+    if (!og_store_make(&m->mem.store, &pos, err)) return OG_ENOMEM;
+    for (int64_t i = 0; i < positions * 3; i++)
+        ((int32_t *)pos.data)[i] = (int32_t)(i / 3);
+    TRY(og__enc_place(&m->mem, &pos, err));
+    m->slot = slot.data;
+    m->pos = pos.data;
     return 0;
 }
 
-static void count_linear(net *m) {
-    for (int i = 0; i < m->cfg.n_layers; i++) {
-        const og__codec_layer *l = &m->layers[i];
-        const og_tensor *t[] = {&l->q, &l->k, &l->v, &l->o, &l->fc1, &l->fc2};
-        for (size_t k = 0; k < sizeof t / sizeof *t; k++)
-            m->mem.weight_bytes += og_tensor_bytes(t[k]);
+static int place_layer(net *m, og__codec_layer *l, og_err *err) {
+    og_tensor *wide[] = {&l->q, &l->k, &l->v, &l->o, &l->fc1, &l->fc2};
+    og_tensor *narrow[] = {&l->norm1_w, &l->norm1_b, &l->scale1,
+                           &l->norm2_w, &l->norm2_b, &l->scale2};
+    for (int i = 0; i < 6; i++) {
+        m->mem.weight_bytes += og_tensor_bytes(wide[i]);
+        TRY(og__enc_place(&m->mem, wide[i], err));
+        TRY(og__enc_place(&m->mem, narrow[i], err));
     }
+    return 0;
 }
 
 static int prepare(net *m, const og_tensor *sum, const og_tensor *usage, og_err *err) {
     const og__codec_cfg *c = &m->cfg;
     int width = c->filters << c->n_stages;
-    TRY(og__enc_repack(&m->mem, &m->first.w, err));
+    TRY(og__enc_prepare(&m->mem, &m->first, err));
     TRY(make_state(m, &m->first_state, c->kernel - 1, 1, err));
     for (int i = 0; i < c->n_stages; i++) TRY(make_stage(m, i, err));
-    TRY(og__enc_repack(&m->mem, &m->last.w, err));
+    TRY(og__enc_prepare(&m->mem, &m->last, err));
     TRY(make_state(m, &m->last_state, c->last_kernel - 1, width, err));
     TRY(og__enc_repack(&m->mem, &m->downsample, err));
     TRY(og__enc_repack(&m->mem, &m->semantic_proj, err));
     TRY(og__enc_repack(&m->mem, &m->acoustic_proj, err));
     for (int g = 0; g < c->groups; g++) TRY(make_codebook(m, g, &sum[g], &usage[g], err));
-    count_linear(m);
+    for (int i = 0; i < c->n_layers; i++) TRY(place_layer(m, &m->layers[i], err));
     return make_inv_freq(m, err);
 }
 
@@ -357,8 +363,6 @@ void og__codec_unload(void *arg) {
     net *m = arg;
     if (!m) return;
     og__enc_mem_free(&m->mem);
-    og_free(m->pos);
-    og_free(m->slot);
     og_free(m->layers);
     og_free(m);
 }
@@ -370,7 +374,7 @@ int og__codec_load(const og_node_cfg *cfg, int max_seconds, void **out, og_encod
     if (!root) return err && err->code ? err->code : OG_ENOENT;
     net *m = og_calloc(1, sizeof *m);
     if (!m) return og_err_set(err, OG_ENOMEM, "no memory for an encoder");
-    m->mem.dev = og_exec_device(cfg->exec);
+    og__enc_mem_init(&m->mem, cfg->exec);
     int rc = og__codec_config(root, &m->cfg, err);
     if (rc < 0) goto fail;
     *dims = dims_of(&m->cfg, max_seconds);

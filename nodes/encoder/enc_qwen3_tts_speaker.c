@@ -183,14 +183,14 @@ static void bind_all(net *m, og_bind *b) {
 static int prepare(net *m, og_err *err) {
     og__enc_conv *one[] = {&m->first, &m->mfa, &m->asp_tdnn, &m->asp_conv, &m->fc};
     for (size_t i = 0; i < sizeof one / sizeof *one; i++)
-        TRY(og__enc_repack(&m->mem, &one[i]->w, err));
+        TRY(og__enc_prepare(&m->mem, one[i], err));
     for (int i = 1; i < m->cfg.n - 1; i++) {
         block *k = &m->blocks[i];
         og__enc_conv *of[] = {&k->tdnn1, &k->tdnn2, &k->se1, &k->se2};
         for (size_t j = 0; j < sizeof of / sizeof *of; j++)
-            TRY(og__enc_repack(&m->mem, &of[j]->w, err));
+            TRY(og__enc_prepare(&m->mem, of[j], err));
         for (int j = 0; j < m->cfg.scale - 1; j++)
-            TRY(og__enc_repack(&m->mem, &k->part[j].w, err));
+            TRY(og__enc_prepare(&m->mem, &k->part[j], err));
     }
     return og__enc_mel_load(&m->mel, &m->mem, err);
 }
@@ -228,7 +228,7 @@ static int load(const og_node_cfg *cfg, int max_seconds, void **out, og_encoder_
     if (!section) return err && err->code ? err->code : OG_ENOENT;
     net *m = og_calloc(1, sizeof *m);
     if (!m) return og_err_set(err, OG_ENOMEM, "no memory for an encoder");
-    m->mem.dev = og_exec_device(cfg->exec);
+    og__enc_mem_init(&m->mem, cfg->exec);
     m->mel = mel_of();
     int rc = read_config(section, &m->cfg, err);
     if (rc < 0) goto fail;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/base/alloc.h"
+#include "nodes/blocks/place.h"
 #include "nodes/encoder/enc_cache.h"
 #include "nodes/encoder/enc_sha256.h"
 
@@ -37,6 +38,9 @@ typedef struct encoder {
     uint64_t fingerprint;
     slot *current; /* the clip that some pieces were done of */
     int piece, pieces;
+    /* Where the device is not the host: the clip on the device, the result on the host. */
+    float *clip;
+    void *fetched;
     uint64_t turns;
     int64_t steps, rows, hits, misses;
 } encoder;
@@ -81,8 +85,27 @@ static void destroy(og_node *n) {
     if (e->net) e->impl->unload(e->net);
     for (int i = 0; e->slots && i < n->cfg.max_seqs; i++) og_free(e->slots[i].samples);
     og__enc_cache_destroy(e->cache);
+    og_device_free(og_exec_device(n->cfg.exec), e->clip);
+    og_shared_free(n->cfg.exec, e->fetched);
     og_free(e->slots);
     og_free(e);
+}
+
+static size_t clip_bytes(const encoder *e) {
+    return (size_t)e->dims.max_items * sizeof *e->clip;
+}
+
+static int make_edges(encoder *e, og_err *err) {
+    og_exec *ex = e->node.cfg.exec;
+    size_t item = (size_t)e->dims.width * og_dtype_size(e->dims.dtype);
+    if (og_place_is_host(ex)) return 0;
+    void *clip = NULL;
+    int rc = og_device_alloc(og_exec_device(ex), clip_bytes(e), &clip, err);
+    if (rc < 0) return rc;
+    e->clip = clip;
+    e->dims.state_bytes += clip_bytes(e);
+    return og_shared_alloc(ex, (size_t)og_encoder_items(&e->dims, e->dims.max_items) * item,
+                           &e->fetched, err);
 }
 
 static int create(const og_node_cfg *cfg, og_node **out, og_err *err) {
@@ -102,6 +125,8 @@ static int create(const og_node_cfg *cfg, og_node **out, og_err *err) {
     rc = og_model_fingerprint(cfg->model, &e->fingerprint, err);
     if (rc < 0) goto fail;
     rc = og__enc_cache_create(cache_bytes(cfg), &e->cache, err);
+    if (rc < 0) goto fail;
+    rc = make_edges(e, err);
     if (rc < 0) goto fail;
     e->slots = og_calloc((size_t)cfg->max_seqs, sizeof *e->slots);
     if (!e->slots) {
@@ -305,22 +330,45 @@ static int answer(encoder *e, slot *s) {
     return 1;
 }
 
+/* The result where the host can read it; its readers are host code. */
+static int fetch(encoder *e, const slot *s, const og_tensor *y, const void **out) {
+    og_exec *ex = e->node.cfg.exec;
+    *out = y->data;
+    if (!e->fetched) return 0;
+    *out = e->fetched;
+    int rc = og_exec_fetch(ex, e->fetched, y->data, result_bytes(e, s));
+    return rc < 0 ? rc : og_exec_sync(ex);
+}
+
 static int deliver(encoder *e, slot *s, const og_tensor *y) {
     og_tensor view = {0};
-    /* Results are kept where the host can read them. */
-    if (y->place.kind == OG_PLACE_HOST)
-        og__enc_cache_put(e->cache, s->key, y->data, result_bytes(e, s));
+    const void *result;
+    int rc = fetch(e, s, y, &result);
+    if (rc < 0) return rc;
+    og__enc_cache_put(e->cache, s->key, result, result_bytes(e, s));
     if (!reserve(e, s, &view)) return 0;
-    og_tensor to = og_tensor_view(&view, 2, y->ne);
-    int rc = og_op_copy(e->node.cfg.exec, &to, y);
-    if (rc == 0) hand_on(e, s);
-    return rc;
+    memcpy(view.data, result, result_bytes(e, s));
+    hand_on(e, s);
+    return 0;
+}
+
+/* The samples where ops read them. Pieces of a clip that was cancelled may still read the
+ * one before. */
+static int bring_clip(encoder *e, const slot *s, og_tensor *x) {
+    og_exec *ex = e->node.cfg.exec;
+    *x = og_place_on(ex, og_tensor_1d(OG_F32, s->n, e->clip ? e->clip : s->samples));
+    if (!e->clip || e->piece) return 0;
+    int rc = og_exec_sync(ex);
+    if (rc < 0) return rc;
+    return og_device_upload(og_exec_device(ex), e->clip, s->samples,
+                            (size_t)s->n * sizeof *s->samples, NULL);
 }
 
 static int run_piece(encoder *e, slot *s) {
-    og_tensor x = og_tensor_1d(OG_F32, s->n, s->samples), y = {0};
+    og_tensor x, y = {0};
     int last = e->piece == e->pieces - 1;
-    int rc = e->impl->piece(e->net, e->node.cfg.exec, e->piece, &x, &y);
+    int rc = bring_clip(e, s, &x);
+    if (rc == 0) rc = e->impl->piece(e->net, e->node.cfg.exec, e->piece, &x, &y);
     if (rc < 0) return rc;
     e->piece++;
     e->steps++;
@@ -373,7 +421,7 @@ static int measure(og_node *n, og_err *err) {
     encoder *e = (encoder *)n;
     og_exec *ex = n->cfg.exec;
     og_exec_mode mode = og_exec_get_mode(ex);
-    og_tensor x = og_tensor_1d(OG_F32, e->dims.max_items, NULL), y;
+    og_tensor x = og_place_on(ex, og_tensor_1d(OG_F32, e->dims.max_items, NULL)), y;
     int rc = 0;
     og_exec_set_mode(ex, OG_MEASURE);
     for (int i = 0; i < e->impl->pieces(e->net, e->dims.max_items) && rc == 0; i++) {
