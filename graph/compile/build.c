@@ -2,8 +2,13 @@
 #include "graph/compile/compile.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+
+struct og__plan_refs {
+    atomic_int n;
+};
 
 void *og__plan_new(og__build *b, size_t n, size_t size) {
     void *p = og_arena_alloc(b->arena, (n ? n : 1) * size);
@@ -182,7 +187,9 @@ int og__build_open(og__build *b, const og_plan_options *opts, int flags, og_diag
         goto fail;
     }
     registry(b);
-    if (opts->model && (rc = og_model_open(opts->model, &b->model, err)) < 0) {
+    if (opts->loaded) {
+        b->model = og_model_ref(opts->loaded);
+    } else if (opts->model && (rc = og_model_open(opts->model, &b->model, err)) < 0) {
         goto fail;
     }
     if ((rc = open_spec(b, err)) < 0) {
@@ -195,7 +202,8 @@ int og__build_open(og__build *b, const og_plan_options *opts, int flags, og_diag
     if ((rc = open_overlay(b, opts->backend, err)) < 0) {
         goto fail;
     }
-    if (b->model && wants_dummy(b) && (rc = reopen_dummy(b, err)) < 0) {
+    bool made_up = b->model && og_model_is_dummy(b->model);
+    if (b->model && wants_dummy(b) && !made_up && (rc = reopen_dummy(b, err)) < 0) {
         goto fail;
     }
     b->bs = og__plan_new(b, (size_t)b->spec->n_stages, sizeof *b->bs);
@@ -242,6 +250,7 @@ static og_plan *take(og__build *b) {
     p->groups = b->groups, p->n_groups = b->n_groups;
     p->threads = b->opts->threads;
     p->arena = b->arena;
+    atomic_init(&p->refs->n, 1);
     return p;
 }
 
@@ -262,6 +271,7 @@ static void keep_options(og__build *b) {
     p->script_dirs = keep_list(b, o->script_dirs, o->n_script_dirs);
     p->n_script_dirs = o->n_script_dirs;
     p->async_chunk = og_overlay_bool(b->overlay, NULL, "async_chunk", true);
+    p->refs = og__plan_new(b, 1, sizeof *p->refs);
 }
 
 static void keep_blockers(og__build *b) {
@@ -322,8 +332,17 @@ int og_plan_build(const og_plan_options *opts, int flags, og_diags *diags, og_pl
     return rc;
 }
 
+const og_plan *og_plan_ref(const og_plan *p) {
+    atomic_fetch_add(&p->refs->n, 1);
+    return p;
+}
+
+void og_plan_unref(const og_plan *p) {
+    og_plan_destroy((og_plan *)p);
+}
+
 void og_plan_destroy(og_plan *p) {
-    if (!p) {
+    if (!p || atomic_fetch_sub(&p->refs->n, 1) != 1) {
         return;
     }
     drop_fields((og_plan_field *)p->fields, p->n_fields);
@@ -360,9 +379,8 @@ int og_plan_find_response(const og_plan *p, const char *name) {
     return -1;
 }
 
-og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, int replica, og_exec *exec) {
+og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, og_exec *exec) {
     const og_plan_stage *s = &p->stages[stage];
-    (void)replica; /* all replicas of a stage are alike */
     return (og_node_cfg){
         .arch = s->arch,
         .stage = s->name,

@@ -148,8 +148,9 @@ typedef struct og__hook_names {
 int og__plan_hook_scan(og_arena *a, const char *text, size_t len, const char *function,
                        og__hook_names *out);
 
-/* Resolve the sampling of a stage. */
+/* Resolve the sampling of a stage, and its routing. */
 void og__plan_sampling(og__build *b, int stage);
+void og__plan_route(og__build *b, int stage);
 
 /* JSON of a scalar or list of a pipeline file as a field of that type; NULL: see diags. */
 json_t *og__plan_field_json(og__build *b, const og_type *type, const og_yaml_node *n);

@@ -33,7 +33,7 @@ static void limits(og__build *b, og_plan_stage *s) {
     s->max_model_len = setting(b, s, "max_model_len", len);
     s->max_num_batched_tokens = setting(b, s, "max_num_batched_tokens", DEFAULT_BATCHED);
     int64_t kv = og_overlay_int(b->overlay, s->name, "kv_cache_memory_bytes", 0);
-    s->kv_bytes = kv > 0 ? (size_t)kv : 0;
+    s->kv_bytes = s->kv_asked = kv > 0 ? (size_t)kv : 0;
     s->prefix_cache = og_overlay_bool(b->overlay, s->name, "enable_prefix_caching", true);
 }
 
@@ -277,7 +277,7 @@ static void totals(og__build *b) {
             host += weights + n * (s->node.kv_bytes + s->node.state_bytes);
         }
     }
-    size_t limit = machine_memory(b);
+    size_t limit = p->memory_limit = machine_memory(b);
     if (!limit || host <= limit) {
         return;
     }

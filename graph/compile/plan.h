@@ -54,6 +54,8 @@ typedef struct og_plan_options {
     const char
         *pipeline;     /* file or name; NULL: the one whose `match` fits the checkpoint */
     const char *model; /* checkpoint folder; NULL: none, `$` values cannot be resolved */
+    og_model *loaded; /* that folder as another plan has it open: weights and tokenizers are
+                         shared with that one; NULL: it is opened anew */
     const char *deploy; /* overlay file or name; NULL: none */
     const char *const *pipeline_dirs, *const *script_dirs, *const *deploy_dirs;
     int n_pipeline_dirs, n_script_dirs, n_deploy_dirs;
@@ -105,6 +107,13 @@ typedef struct og_plan_replica {
     int group;
 } og_plan_replica;
 
+/* How a request comes to a replica. */
+typedef enum og_plan_policy {
+    OG_PLAN_LEAST_WORK,
+    OG_PLAN_ROUND_ROBIN,
+    OG_PLAN_AFFINITY /* requests with one value of field go to one replica */
+} og_plan_policy;
+
 typedef enum og_plan_on { OG_PLAN_ON, OG_PLAN_PER_REQUEST } og_plan_on;
 
 typedef struct og_plan_stage {
@@ -126,8 +135,11 @@ typedef struct og_plan_stage {
     int n_ports;
     const og_plan_replica *replicas;
     int n_replicas;
+    og_plan_policy policy;
+    int affinity; /* index into fields; -1 */
     int max_num_seqs, max_model_len, max_num_batched_tokens;
     size_t kv_bytes;           /* bound of the KV pool; 0: max_num_seqs x max_model_len */
+    size_t kv_asked;           /* that bound, where the overlay says it; 0 */
     bool prefix_cache;         /* decoders keep the KV of prompts that begin alike */
     og_sampling sampling;      /* constraints > overlay > generation_config > defaults */
     og_sampling head_sampling; /* of a depth head: the subtalker_* values */
@@ -249,6 +261,8 @@ typedef struct og_plan {
     uint64_t fingerprint; /* of the frozen part: pipeline, archs, config values used */
     char fingerprint_hex[17];
     og_arena *arena;
+    size_t memory_limit; /* bytes of host memory that it was held against; 0: none */
+    struct og__plan_refs *refs;
 } og_plan;
 
 /* Compile. On success *out is the plan (og_plan_destroy) and diags may hold warnings; on
@@ -257,16 +271,21 @@ typedef struct og_plan {
  * OG_EUNSUPPORTED, OG_ENOENT, OG_EFORMAT, OG_EIO, OG_ENOMEM. */
 int og_plan_build(const og_plan_options *opts, int flags, og_diags *diags, og_plan **out,
                   og_err *err) OG_MUST_CHECK;
-void og_plan_destroy(og_plan *p); /* NULL is fine */
+/* One owner less, and the last one frees it: an engine, and every request on its way, owns
+ * the plan that it runs by. Any thread; NULL is fine. */
+void og_plan_destroy(og_plan *p);
+const og_plan *og_plan_ref(const og_plan *p);
+void og_plan_unref(const og_plan *p); /* as og_plan_destroy */
 
 /* Index by name, -1 when there is none. */
 int og_plan_find_stage(const og_plan *p, const char *name);
 int og_plan_find_field(const og_plan *p, const char *name);
 int og_plan_find_response(const og_plan *p, const char *name);
 
-/* Configuration of a node: all that og_node_api.create wants but the exec and the model's
- * own reference. The result borrows from the plan. */
-og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, int replica, og_exec *exec);
+/* Configuration of a node, the same for every replica of the stage: all that
+ * og_node_api.create wants but the model's own reference. The result borrows from the
+ * plan. */
+og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, og_exec *exec);
 
 /* ---- admission ------------------------------------------------------------------ */
 

@@ -157,6 +157,7 @@ int og__pass_values(og__build *b) {
         stage_options(b, i);
         arch_check(b, &b->stages[i]);
         og__plan_sampling(b, i);
+        og__plan_route(b, i);
     }
     return b->oom || og_diags_oom(b->diags) ? OG_ENOMEM : 0;
 }

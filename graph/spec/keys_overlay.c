@@ -2,6 +2,7 @@
 #include "graph/spec/keys.h"
 
 #define LIVE .reload = OG_RELOAD_LIVE
+#define LOADED .reload = OG_RELOAD_LOADED
 #define ROLLING .reload = OG_RELOAD_ROLLING
 #define TOKENS_OWNER (OG_OWNER_AR | OG_OWNER_ENCODER)
 #define ROUTING "least_work|round_robin|affinity"
@@ -24,9 +25,9 @@ const og_key og__overlay_keys[] = {
      .inner = OG_SECTION_OVERLAY_STAGE,
      .doc = "Settings of stages, matched by `stage_id` or `name`."},
     {IN, .name = "connectors", .values = MAP, .items = MAP, .inner = OG_SECTION_CONNECTOR,
-     .flags = OG_KEY_NAMED, .doc = "How edges are carried, by a free name."},
+     .flags = OG_KEY_NAMED, LIVE, .doc = "How edges are carried, by a free name."},
     {IN, .name = "edges", .values = LIST, .items = MAP, .inner = OG_SECTION_OVERLAY_EDGE,
-     .doc = "Settings of the edge between two stage ids."},
+     LIVE, .doc = "Settings of the edge between two stage ids."},
     {IN, .name = "platforms", .values = MAP, .items = MAP, .inner = OG_SECTION_PLATFORM,
      .flags = OG_KEY_NAMED,
      .doc = "Settings of one platform (cpu, cuda, ...), over everything above."},
@@ -45,7 +46,7 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "dtype", .values = STR, .flags = OG_KEY_STAGES,
      .doc = "Type of weights and activations: auto, float32, bfloat16, float16."},
     {IN, .name = "enable_prefix_caching", .values = BOOL, .def = "true",
-     .flags = OG_KEY_STAGES, .doc = "Keep the KV of prompts that begin alike."},
+     .flags = OG_KEY_STAGES, ROLLING, .doc = "Keep the KV of prompts that begin alike."},
     {IN, .name = "enable_chunked_prefill", .values = BOOL, .flags = OG_KEY_STAGES,
      .doc = "Prefill long prompts in pieces between decode steps."},
     {IN, .name = "quantization", .values = STR,
@@ -93,18 +94,18 @@ const og_key og__overlay_keys[] = {
      .doc = "How requests choose a replica: a policy, or a map."},
     {IN, .name = "threads", .values = INT, BETWEEN(1, 1024), .flags = OG_KEY_OURS,
      ROLLING, .doc = "Threads of the CPU backend. Default: all cores."},
-    {IN, .name = "options", .values = MAP, .flags = OG_KEY_OURS, LIVE,
+    {IN, .name = "options", .values = MAP, .flags = OG_KEY_OURS, ROLLING,
      .doc = "Options of the arch that are marked tunable."},
-    {IN, .name = "max_num_seqs", .values = INT, BETWEEN(1, 65536), LIVE,
+    {IN, .name = "max_num_seqs", .values = INT, BETWEEN(1, 65536), LOADED,
      .doc = "Requests (or lanes) stepped together."},
-    {IN, .name = "max_num_batched_tokens", .values = INT, AT_LEAST(1), LIVE,
+    {IN, .name = "max_num_batched_tokens", .values = INT, AT_LEAST(1), ROLLING,
      .owners = TOKENS_OWNER | OG_OWNER_VOCODER, .doc = "Tokens of one step."},
     {IN, .name = "max_model_len", .values = INT, AT_LEAST(1),
      .owners = TOKENS_OWNER | OG_OWNER_VOCODER,
      .doc = "Longest sequence, prompt included."},
     {IN, .name = "gpu_memory_utilization", .values = FLOAT, BETWEEN(0, 1),
      .doc = "Part of the device's memory that the stage may take."},
-    {IN, .name = "kv_cache_memory_bytes", .values = INT, AT_LEAST(0),
+    {IN, .name = "kv_cache_memory_bytes", .values = INT, AT_LEAST(0), ROLLING,
      .owners = OG_OWNER_AR,
      .doc = "Size of the KV pool, in place of what gpu_memory_utilization leaves."},
     {IN, .name = "block_size", .values = INT, AT_LEAST(1), .owners = OG_OWNER_AR,
@@ -119,10 +120,10 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "async_chunk", .values = BOOL, LIVE,
      .doc = "Overrides the root's async_chunk for the edges of this stage."},
     {IN, .name = "input_connectors", .values = MAP, .items = STR | MAP,
-     .inner = OG_SECTION_CONNECTOR, .flags = OG_KEY_NAMED,
+     LIVE, .inner = OG_SECTION_CONNECTOR, .flags = OG_KEY_NAMED,
      .doc = "`from_stage_N`: name of a connector, or a connector."},
     {IN, .name = "output_connectors", .values = MAP, .items = STR | MAP,
-     .inner = OG_SECTION_CONNECTOR, .flags = OG_KEY_NAMED,
+     LIVE, .inner = OG_SECTION_CONNECTOR, .flags = OG_KEY_NAMED,
      .doc = "`to_stage_N`: name of a connector, or a connector."},
     {IN, .name = "runtime", .values = MAP, .inner = OG_SECTION_RUNTIME,
      .doc =
@@ -134,7 +135,7 @@ const og_key og__overlay_keys[] = {
     {IN, .name = "dtype", .values = STR, .doc = "Type of weights and activations."},
     {IN, .name = "enforce_eager", .values = BOOL, .def = "false",
      .doc = "No CUDA graphs."},
-    {IN, .name = "enable_prefix_caching", .values = BOOL, .def = "true",
+    {IN, .name = "enable_prefix_caching", .values = BOOL, .def = "true", ROLLING,
      .owners = OG_OWNER_AR,
      .doc = "Keep the KV of prompts that begin alike. The samples are the same."},
     {IN, .name = "enable_chunked_prefill", .values = BOOL, .owners = OG_OWNER_AR,

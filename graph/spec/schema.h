@@ -71,7 +71,12 @@ enum {
 };
 
 /* What a changed overlay key needs while serving. */
-typedef enum og_reload { OG_RELOAD_NONE, OG_RELOAD_LIVE, OG_RELOAD_ROLLING } og_reload;
+typedef enum og_reload {
+    OG_RELOAD_NONE,    /* fixed once the replicas are loaded: a restart */
+    OG_RELOAD_LIVE,    /* requests that come after it have it */
+    OG_RELOAD_LOADED,  /* live up to what the replicas were loaded for, rolling beyond */
+    OG_RELOAD_ROLLING, /* replicas are started with it, the others are drained */
+} og_reload;
 
 enum {
     OG_KEY_REQUIRED = 1,

@@ -241,6 +241,8 @@ static void row(const og_key *key, og_str *out) {
     if (key->flags & OG_KEY_OURS) og_str_add(out, " *Not in the public schema.*");
     if (key->flags & OG_KEY_STAGES) og_str_add(out, " *Default of every stage.*");
     if (key->reload == OG_RELOAD_LIVE) og_str_add(out, " *Reload: live.*");
+    if (key->reload == OG_RELOAD_LOADED)
+        og_str_add(out, " *Reload: live up to what was loaded, rolling beyond.*");
     if (key->reload == OG_RELOAD_ROLLING) og_str_add(out, " *Reload: rolling.*");
     og_str_add(out, " |\n");
 }
