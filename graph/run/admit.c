@@ -3,9 +3,12 @@
  * last answer settles it: all in, or all let go. Nobody waits for an answer, so that many
  * admissions are on their way at the same time, and a request whose last answer comes from the
  * executor of its prompt is in that executor's next step. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/run/run.h"
+
+#define MAX_REPLICAS 64 /* of a stage, as the overlay's num_replicas */
 
 /* What the lane has bound to an executor already. */
 static long own_cost(const og_request *r, const og__job *j, const og_executor *ex) {
@@ -15,28 +18,81 @@ static long own_cost(const og_request *r, const og__job *j, const og_executor *e
     return own;
 }
 
-/* The replica of the job's stage with the least outstanding work of others that is not lost;
- * among equals the one where the lane already is, so that its edges stay on one thread.
- * coming: there is one that is being made anew. */
-static og_executor *choose(og_engine *e, const og__job *j, int *node, bool *coming) {
-    og_executor *best = NULL;
-    long least = 0, kept = 0;
+/* A replica that a job may be bound to. */
+typedef struct choice {
+    og_executor *ex;
+    int node;
+} choice;
+
+/* The replicas of the job's stage that are up. coming: there is one, be it that it is being
+ * made anew. */
+static int list_replicas(og_engine *e, const og__job *j, choice *list, bool *coming) {
+    int n = 0;
     for (int x = 0; x < e->n_executors; x++) {
-        og_executor *ex = &e->executors[x];
+        og_executor *ex = e->executors[x];
         for (int i = 0; i < ex->n_nodes; i++) {
             if (ex->stages[i] != j->stage) continue;
             *coming |= !atomic_load(&ex->dead);
-            if (atomic_load(&ex->lost)) continue;
-            long own = own_cost(j->rq, j, ex);
-            long others = atomic_load(&ex->outstanding) - own;
-            if (best && (others > least || (others == least && own <= kept))) continue;
-            best = ex;
-            least = others;
-            kept = own;
-            *node = i;
+            if (!atomic_load(&ex->lost) && n < MAX_REPLICAS) list[n++] = (choice){ex, i};
         }
     }
+    return n;
+}
+
+/* The one with the least outstanding work of others; among equals the one where the lane
+ * already is, so that its edges stay on one thread. */
+static int by_work(const og__job *j, const choice *list, int n) {
+    int best = 0;
+    long least = 0, kept = 0;
+    for (int i = 0; i < n; i++) {
+        long own = own_cost(j->rq, j, list[i].ex);
+        long others = atomic_load(&list[i].ex->outstanding) - own;
+        if (i > 0 && (others > least || (others == least && own <= kept))) continue;
+        best = i;
+        least = others;
+        kept = own;
+    }
     return best;
+}
+
+static uint64_t mix(uint64_t h, const char *text, size_t n) {
+    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * 1099511628211u;
+    return h ^ h >> 29;
+}
+
+/* The one that scores highest with the field's value, so that most values stay where they are
+ * when a replica comes or goes. Without the field: by work. */
+static int by_value(const og__job *j, const choice *list, int n) {
+    const og_plan *p = j->rq->plan;
+    const char *name = p->fields[p->stages[j->stage].affinity].name;
+    json_t *v = json_object_get(j->rq->fields, name);
+    char *text = v ? json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    if (!text) return by_work(j, list, n);
+    uint64_t h = mix(14695981039346656037u, text, strlen(text)), most = 0;
+    int best = 0;
+    for (int i = 0; i < n; i++) {
+        char number = (char)list[i].ex->replicas[list[i].node];
+        uint64_t score = mix(h, &number, 1) * 0x9e3779b97f4a7c15u;
+        if (score < most) continue;
+        most = score;
+        best = i;
+    }
+    free(text);
+    return best;
+}
+
+/* Under engine->mu. NULL: none is up. */
+static og_executor *choose(og_engine *e, const og__job *j, int *node, bool *coming) {
+    choice list[MAX_REPLICAS];
+    int n = list_replicas(e, j, list, coming), at = 0;
+    if (n == 0) return NULL;
+    switch (j->rq->plan->stages[j->stage].policy) {
+    case OG_PLAN_LEAST_WORK: at = by_work(j, list, n); break;
+    case OG_PLAN_ROUND_ROBIN: at = (int)(e->rounds[j->stage]++ % (unsigned)n); break;
+    case OG_PLAN_AFFINITY: at = by_value(j, list, n); break;
+    }
+    *node = list[at].node;
+    return list[at].ex;
 }
 
 static void unbind(og_request *r, int to) {
@@ -44,17 +100,30 @@ static void unbind(og_request *r, int to) {
         atomic_fetch_sub(&r->jobs[i]->ex->outstanding, r->jobs[i]->cost);
 }
 
-/* Whether all replicas are up and have no job, so that what does not fit now never will. */
+/* Whether all replicas are up and have no job, so that what does not fit now never will.
+ * Under engine->mu. */
 static bool is_idle(og_engine *e) {
     for (int x = 0; x < e->n_executors; x++) {
-        og_executor *ex = &e->executors[x];
+        og_executor *ex = e->executors[x];
         if (atomic_load(&ex->outstanding) > 0) return false;
         if (atomic_load(&ex->lost) && !atomic_load(&ex->dead)) return false;
     }
     return true;
 }
 
-static int bind_jobs(og_engine *e, og_request *r, og_err *err) {
+/* Under engine->mu, so that none is bound to an executor that has begun to leave. */
+static void bind_job(og_engine *e, og__job *j, og_executor *ex) {
+    if (j->ex != ex) {
+        if (j->ex) atomic_fetch_sub(&j->ex->users, 1);
+        if (j->ex) pthread_cond_broadcast(&e->cond); /* it may have been the last there */
+        atomic_fetch_add(&ex->users, 1);
+        j->ex = ex;
+    }
+    j->replica = ex->replicas[j->node_index];
+    atomic_fetch_add(&ex->outstanding, j->cost);
+}
+
+static int bind_locked(og_engine *e, og_request *r, og_err *err) {
     r->alone = is_idle(e);
     for (int i = r->wave_from; i < r->n_jobs; i++) {
         og__job *j = r->jobs[i];
@@ -64,15 +133,18 @@ static int bind_jobs(og_engine *e, og_request *r, og_err *err) {
             unbind(r, i);
             if (coming) return OG_EBUSY;
             return og_err_set(err, OG_ELOST, "no replica of stage '%s' is up",
-                              e->plan->stages[j->stage].name);
+                              r->plan->stages[j->stage].name);
         }
-        pthread_mutex_lock(&e->mu);
-        j->ex = ex;
-        pthread_mutex_unlock(&e->mu);
-        j->replica = ex->replicas[j->node_index];
-        atomic_fetch_add(&ex->outstanding, j->cost);
+        bind_job(e, j, ex);
     }
     return 0;
+}
+
+static int bind_jobs(og_engine *e, og_request *r, og_err *err) {
+    pthread_mutex_lock(&e->mu);
+    int rc = bind_locked(e, r, err);
+    pthread_mutex_unlock(&e->mu);
+    return rc;
 }
 
 int og__admit_post(og_engine *e, og_request *r, og_err *err) {
@@ -105,7 +177,7 @@ static int verdict(const og_request *r, og_err *err) {
         rc = j->admit_rc;
         if (rc == OG_EBUSY || rc == OG_EAGAIN) continue;
         *err = j->admit_err;
-        og_err_node(err, r->e->plan->stages[j->stage].name);
+        og_err_node(err, r->plan->stages[j->stage].name);
         return rc;
     }
     return rc;
@@ -121,7 +193,7 @@ static int never_fits(const og_request *r, og_err *err) {
     og_err_set(err, OG_ELIMIT, "the request has %d lanes, which do not fit together%s%s",
                lanes, why[0] ? ": " : "", why);
     og_err_hint(err, "raise max_num_seqs or the memory of the stage");
-    og_err_node(err, r->e->plan->stages[j->stage].name);
+    og_err_node(err, r->plan->stages[j->stage].name);
     return OG_ELIMIT;
 }
 

@@ -274,6 +274,7 @@ static int size_decoder(builder *b, og__job *j, const og_plan_stage *st) {
         return OG_ELIMIT;
     }
     int64_t room = st->max_model_len - rows;
+    if (b->r->max_tokens > 0 && room > b->r->max_tokens) room = b->r->max_tokens;
     if (j->base.sampling.max_tokens > room) j->base.sampling.max_tokens = (int32_t)room;
     j->base.max_items = (int32_t)rows;
     j->base.max_feed = (int32_t)feed;
@@ -379,7 +380,7 @@ static int check_preset(builder *b, int field, int stage) {
 }
 
 int og__request_preset(og_request *r, og_err *err) {
-    builder b = {.r = r, .p = r->e->plan, .err = err};
+    builder b = {.r = r, .p = r->plan, .err = err};
     int rc = 0;
     for (int i = 0; i < r->n_presets && rc == 0; i++)
         if (r->stage_on[r->presets[i].stage]) rc = preset_out(&b, &r->presets[i]);
@@ -434,7 +435,7 @@ static int build_stage(builder *b, int stage) {
 }
 
 int og__request_build(og_request *r, og_err *err) {
-    builder b = {.r = r, .p = r->e->plan, .err = err};
+    builder b = {.r = r, .p = r->plan, .err = err};
     unsigned char wave[MAX_STAGES] = {0};
     if (b.p->n_stages > MAX_STAGES)
         return og_err_set(err, OG_ELIMIT, "too many stages (limit is %d)", MAX_STAGES);

@@ -15,78 +15,20 @@ double og__now(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int replica_in(const og_plan_stage *st, int group) {
-    for (int r = 0; r < st->n_replicas; r++)
-        if (st->replicas[r].group == group) return r;
-    return 0;
-}
-
-/* What runs the stages that stay on the host. */
-static const char *host_backend(const og_plan *p) {
-    return strcmp(p->backend, "cuda") == 0 ? "cpu" : p->backend;
-}
-
-/* Whether the overlay asks for it, of all stages or of one in the group. */
-static bool wants_same_bits(const og_plan *p, const og_plan_group *g) {
-    bool all = og_overlay_bool(p->overlay, NULL, "deterministic", false), any = all;
-    for (int i = 0; i < g->n_stages; i++)
-        any |= og_overlay_bool(p->overlay, p->stages[g->stages[i]].name, "deterministic", all);
-    return any;
-}
-
-/* A group's executor; its nodes stand sinks first. */
-static int executor_init(og_engine *e, og_executor *ex, int index, og_err *err) {
-    const og_plan_group *g = &e->plan->groups[index];
-    ex->e = e;
-    ex->index = index;
-    pthread_mutex_init(&ex->mu, NULL);
-    pthread_cond_init(&ex->cond, NULL);
-    ex->nodes = og_calloc((size_t)g->n_stages, sizeof *ex->nodes);
-    ex->stages = og_calloc((size_t)g->n_stages, sizeof *ex->stages);
-    ex->replicas = og_calloc((size_t)g->n_stages, sizeof *ex->replicas);
-    ex->stats = og_calloc((size_t)g->n_stages, sizeof *ex->stats);
-    if (!ex->nodes || !ex->stages || !ex->replicas || !ex->stats)
-        return og_err_set(err, OG_ENOMEM, "no memory for executor '%s'", g->name);
-    ex->n_nodes = g->n_stages;
-    for (int i = 0; i < g->n_stages; i++) {
-        ex->stages[i] = g->stages[g->n_stages - 1 - i];
-        ex->replicas[i] = replica_in(&e->plan->stages[ex->stages[i]], index);
-    }
-    const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : host_backend(e->plan);
-    int rc = og_device_open(backend, g->place.index, e->plan->threads, &ex->dev, err);
-    if (rc < 0) return rc;
-    og_device_set_deterministic(ex->dev, wants_same_bits(e->plan, g));
-    rc = og_exec_create(ex->dev, 0, &ex->exec, err);
-    return rc < 0 ? rc : og__executor_start(ex, err);
-}
-
-static void executor_clear(og_executor *ex) {
-    og__executor_stop(ex);
-    og_exec_destroy(ex->exec);
-    og_device_close(ex->dev);
-    og_free(ex->nodes);
-    og_free(ex->stages);
-    og_free(ex->replicas);
-    og_free(ex->stats);
-    if (ex->e) {
-        pthread_mutex_destroy(&ex->mu);
-        pthread_cond_destroy(&ex->cond);
-    }
-}
-
 static int start(og_engine *e, og_err *err) {
     const og_plan *p = e->plan;
     if (!p->runnable)
         return og_err_set(err, OG_EUNSUPPORTED, "this plan cannot run: %s",
                           p->n_blockers ? p->blockers[0] : "it was made to be checked only");
-    int rc = og_hook_pool_create(e->opts.hook_workers, NULL, &e->hooks, err);
+    int rc = og__reloads_init(e, err);
+    if (rc == 0) rc = og_hook_pool_create(e->opts.hook_workers, NULL, &e->hooks, err);
     if (rc < 0) return rc;
     e->executors = og_calloc((size_t)p->n_groups, sizeof *e->executors);
     if (!e->executors) return og_err_set(err, OG_ENOMEM, "no memory for the executors");
     for (int i = 0; i < p->n_groups; i++) {
-        e->n_executors = i + 1;
-        rc = executor_init(e, &e->executors[i], i, err);
+        rc = og__executor_create(e, p, i, &e->executors[i], err);
         if (rc < 0) return rc;
+        e->n_executors = i + 1;
     }
     if (pthread_create(&e->front, NULL, og__front_main, e) != 0)
         return og_err_set(err, OG_EIO, "cannot start the front-door thread");
@@ -102,7 +44,10 @@ int og_engine_create(const og_plan *plan, const og_engine_opts *opts, og_engine 
     if (!e) return og_err_set(err, OG_ENOMEM, "no memory for the engine");
     pthread_mutex_init(&e->mu, NULL);
     pthread_cond_init(&e->cond, NULL);
-    e->plan = plan;
+    pthread_mutex_init(&e->reload_mu, NULL);
+    pthread_mutex_init(&e->reloads.mu, NULL);
+    e->plan = og_plan_ref(plan);
+    e->generation = 1;
     e->turn = 1;
     if (opts) e->opts = *opts;
     if (e->opts.hook_workers <= 0) e->opts.hook_workers = HOOK_WORKERS_DEFAULT;
@@ -125,9 +70,13 @@ void og_engine_destroy(og_engine *e) {
     pthread_cond_broadcast(&e->cond);
     pthread_mutex_unlock(&e->mu);
     if (e->front_started) pthread_join(e->front, NULL);
-    for (int i = 0; i < e->n_executors; i++) executor_clear(&e->executors[i]);
+    og__reloads_clear(e);
+    for (int i = 0; i < e->n_executors; i++) og__executor_destroy(e->executors[i]);
     og_hook_pool_destroy(e->hooks);
     og_free(e->executors);
+    og_plan_unref(e->plan);
+    pthread_mutex_destroy(&e->reloads.mu);
+    pthread_mutex_destroy(&e->reload_mu);
     pthread_mutex_destroy(&e->mu);
     pthread_cond_destroy(&e->cond);
     og_free(e);
@@ -168,7 +117,9 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
 }
 
 void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
+    int leaving = 0;
     pthread_mutex_lock(&e->mu);
+    for (og_executor *ex = e->leaving; ex; ex = ex->next) leaving++;
     *out = (og_engine_stats){.requests = e->n_requests,
                              .queued = e->n_queue,
                              .admitted = e->admitted,
@@ -176,33 +127,45 @@ void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
                              .failed = e->failed,
                              .buffer_bytes = atomic_load(&e->buffer_bytes),
                              .rebuilt = atomic_load(&e->rebuilt),
-                             .load_s = e->load_s};
+                             .load_s = e->load_s,
+                             .generation = e->generation,
+                             .leaving = leaving};
     pthread_mutex_unlock(&e->mu);
 }
 
-int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *out) {
+/* The executor of a replica and which of its nodes that is. Under engine->mu. */
+static og_executor *find_replica(og_engine *e, int stage, int replica, int *node) {
     for (int x = 0; x < e->n_executors; x++) {
-        og_executor *ex = &e->executors[x];
+        og_executor *ex = e->executors[x];
         for (int i = 0; i < ex->n_nodes; i++) {
-            if (ex->stages[i] != stage || ex->replicas[i] != replica) continue;
-            pthread_mutex_lock(&ex->mu);
-            *out = ex->stats[i];
-            pthread_mutex_unlock(&ex->mu);
-            return 0;
+            *node = i;
+            if (ex->stages[i] == stage && ex->replicas[i] == replica) return ex;
         }
     }
-    return OG_ENOENT;
+    return NULL;
+}
+
+int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *out) {
+    int node;
+    pthread_mutex_lock(&e->mu);
+    og_executor *ex = find_replica(e, stage, replica, &node);
+    if (ex) {
+        pthread_mutex_lock(&ex->mu);
+        *out = ex->stats[node];
+        pthread_mutex_unlock(&ex->mu);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return ex ? 0 : OG_ENOENT;
 }
 
 int og_engine_inject_fault(og_engine *e, int stage, int replica) {
-    for (int x = 0; x < e->n_executors; x++) {
-        og_executor *ex = &e->executors[x];
-        for (int i = 0; i < ex->n_nodes; i++) {
-            if (ex->stages[i] != stage || ex->replicas[i] != replica) continue;
-            atomic_store(&ex->fault, i + 1);
-            og__executor_kick(ex);
-            return 0;
-        }
+    int node;
+    pthread_mutex_lock(&e->mu);
+    og_executor *ex = find_replica(e, stage, replica, &node);
+    if (ex) {
+        atomic_store(&ex->fault, node + 1);
+        og__executor_kick(ex);
     }
-    return OG_ENOENT;
+    pthread_mutex_unlock(&e->mu);
+    return ex ? 0 : OG_ENOENT;
 }

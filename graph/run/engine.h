@@ -1,8 +1,8 @@
 /* The engine: a plan brought to life, and the requests that travel through it.
  *
  * og_engine loads the plan's checkpoint, starts one executor thread per group of nodes, a
- * few hook workers and one front-door thread that admits requests in order. It borrows the
- * plan, which must outlive it.
+ * few hook workers and one front-door thread that admits requests in order. It owns a
+ * reference of the plan; another one may take its place while it serves (reload.h).
  *
  * og_request is one user's job. Its owner pulls events until DONE or ERROR, from one thread
  * at a time; samples are handed over by reference and given back by the next call, which is
@@ -60,6 +60,12 @@ typedef struct og_request_desc {
     const og_request_tap *taps;
     int n_taps;
     int taps_only;        /* run what the taps need and no more; nothing is answered */
+    int max_tokens;       /* > 0: no decoder makes more than this; it only tightens */
+    /* Called when og_request_next may have something new, for owners that wait for many
+     * requests at once (timeout_ms 0). From any thread, under locks of the engine: it must
+     * only take a note and return. Never after og_request_free has begun to free. */
+    void (*notify)(void *arg);
+    void *notify_arg;
 } og_request_desc;
 
 /* An audio field takes the path of a clip or of a saved voice (voice.h).
@@ -111,6 +117,7 @@ typedef struct og_request_stats {
     uint64_t id, seed;
     double queued_s, first_output_s, total_s; /* since submit; < 0: not yet */
     int lanes;
+    int generation; /* of the plan that it runs by: 1, and one more with every reload */
 } og_request_stats;
 void og_request_get_stats(og_request *r, og_request_stats *out);
 /* Progress of stage i of the plan. */
@@ -122,6 +129,8 @@ typedef struct og_engine_stats {
     size_t buffer_bytes;    /* address space of the requests' port buffers */
     int rebuilt;            /* replicas that were lost and made anew */
     double load_s;          /* what og_engine_create took */
+    int generation;         /* of the plan in force */
+    int leaving;            /* executors that are drained */
 } og_engine_stats;
 void og_engine_get_stats(og_engine *e, og_engine_stats *out);
 /* Counters of replica r of stage i of the plan, as of the executor's last look. */

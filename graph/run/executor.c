@@ -18,7 +18,11 @@ static int reserve(og_executor *ex, og__job *j) {
     int rc = api->fits(j->node, &j->base, &j->admit_err);
     if (rc < 0) return rc;
     if (ex->refused_turn == j->turn) return OG_EAGAIN; /* behind one that did not fit */
-    rc = api->admit(j->node, &j->base, &j->admit_err);
+    int most = atomic_load(&ex->limits[j->node_index]);
+    if (most && ex->in[j->node_index] >= most)
+        rc = og_err_set(&j->admit_err, OG_EBUSY, "max_num_seqs is %d", most);
+    else
+        rc = api->admit(j->node, &j->base, &j->admit_err);
     if (rc == OG_EBUSY) ex->refused_turn = j->turn;
     return rc;
 }
@@ -29,12 +33,14 @@ static void admit(og_executor *ex, og__job *j) {
     j->admit_rc = reserve(ex, j);
     j->admitted = j->admit_rc == 0;
     ex->held += j->admitted;
+    ex->in[j->node_index] += j->admitted;
 }
 
 static void retire(og_executor *ex, og__job *j) {
     if (j->admitted && !j->retired) {
         j->node->api->retire(j->node, &j->base);
         ex->held--;
+        ex->in[j->node_index]--;
     }
     j->retired = true;
 }
@@ -48,7 +54,7 @@ static void announce(og_executor *ex, og__job *j) {
     bool ended = --r->jobs_left == 0, rolling = r->rolling;
     bool wave_ended = ended && r->wave_open && !r->failed && !r->final;
     if (ended) r->wave_open = r->rolling = false;
-    pthread_cond_broadcast(&r->cond);
+    og__request_signal(r);
     pthread_mutex_unlock(&r->mu);
     if (held) og__front_freed(ex->e, rolling ? r : NULL);
     if (ended && rolling) og__admit_rolled(r);
@@ -63,6 +69,8 @@ static void take_stats(og_executor *ex) {
     for (int i = 0; i < ex->n_nodes && ex->nodes[i]; i++) {
         og_node_stats st;
         ex->nodes[i]->api->stats(ex->nodes[i], &st);
+        int most = atomic_load(&ex->limits[i]);
+        if (most && most < st.slots) st.slots = most;
         pthread_mutex_lock(&ex->mu);
         ex->stats[i] = st;
         pthread_mutex_unlock(&ex->mu);
@@ -152,13 +160,12 @@ static void destroy_nodes(og_executor *ex) {
 }
 
 static int create_nodes(og_executor *ex, og_err *err) {
-    const og_plan *plan = ex->e->plan;
+    const og_plan *plan = ex->plan;
     int rc = 0;
     for (int i = 0; i < ex->n_nodes && rc == 0; i++) {
         const og_plan_stage *st = &plan->stages[ex->stages[i]];
         const og_node_api *api = st->kind_desc->api;
-        og_node_cfg cfg =
-            og_plan_node_cfg(plan, ex->stages[i], ex->replicas[i], ex->exec);
+        og_node_cfg cfg = og_plan_node_cfg(plan, ex->stages[i], ex->exec);
         rc = api->create(&cfg, &ex->nodes[i], err);
         if (rc == 0) rc = api->measure(ex->nodes[i], err);
         if (rc < 0) og_err_node(err, st->name);
@@ -186,7 +193,19 @@ static void rebuild(og_executor *ex) {
 
 /* Lost, and nothing stands in the way of making it anew. */
 static bool is_broken(const og_executor *ex) {
-    return atomic_load(&ex->lost) && ex->held == 0 && ex->nodes[0];
+    return atomic_load(&ex->lost) && ex->held == 0 && ex->nodes[0] &&
+           !atomic_load(&ex->leaving);
+}
+
+/* Nobody is routed here any more, and the last job that was has let go. The thread stays, for
+ * what requests that read their answers still send. */
+static bool is_left(const og_executor *ex) {
+    return atomic_load(&ex->leaving) && atomic_load(&ex->outstanding) == 0 && ex->nodes[0];
+}
+
+static void unload(og_executor *ex) {
+    destroy_nodes(ex);
+    atomic_store(&ex->unloaded, true);
 }
 
 static void *executor_main(void *arg) {
@@ -200,7 +219,8 @@ static void *executor_main(void *arg) {
     while (rc == 0) {
         drain(ex);
         if (is_broken(ex)) rebuild(ex);
-        int worked = atomic_load(&ex->lost) ? 0 : step_all(ex);
+        if (is_left(ex)) unload(ex);
+        int worked = ex->nodes[0] && !atomic_load(&ex->lost) ? step_all(ex) : 0;
         /* A replica may fail with no job that would wake it by letting go. */
         bool rest = !worked && !is_broken(ex);
         pthread_mutex_lock(&ex->mu);

@@ -27,6 +27,7 @@ static void unlist(og_request *r) {
 }
 
 static void job_free(og__job *j) {
+    if (j->ex) atomic_fetch_sub(&j->ex->users, 1);
     for (int p = 0; p < OG_MAX_PORTS; p++) {
         og__out_unmap(&j->outs[p]);
         og__feeder_clear(&j->feeders[p]);
@@ -37,7 +38,7 @@ static void job_free(og__job *j) {
 void og__request_unref(og_request *r) {
     if (atomic_fetch_sub(&r->refs, 1) != 1) return;
     for (int i = 0; i < r->n_jobs; i++) job_free(r->jobs[i]);
-    for (int i = 0; r->edges && i < r->e->plan->n_edges; i++)
+    for (int i = 0; r->edges && i < r->plan->n_edges; i++)
         og_hook_result_free(&r->edges[i].hook.result);
     if (r->hook_req.state) og_hook_pool_release(r->e->hooks, r->hook_req.state);
     for (int i = 0; i < r->n_taps; i++) {
@@ -45,7 +46,7 @@ void og__request_unref(og_request *r) {
         og_free((char *)r->taps[i].port);
     }
     for (int i = 0; i < r->n_presets; i++) og_free(r->presets[i].data);
-    for (int i = 0; r->clips && i < r->e->plan->n_fields; i++) og_audio_clear(&r->clips[i]);
+    for (int i = 0; r->clips && i < r->plan->n_fields; i++) og_audio_clear(&r->clips[i]);
     og_free(r->clips);
     json_decref(r->fields);
     json_decref(r->hook_fields);
@@ -55,16 +56,22 @@ void og__request_unref(og_request *r) {
     og_free(r->edges);
     og_free(r->sinks);
     og_free(r->taps);
+    og_plan_unref(r->plan);
     pthread_mutex_destroy(&r->mu);
     pthread_cond_destroy(&r->cond);
     unlist(r); /* last: the engine may be destroyed once no request is left */
     og_free(r);
 }
 
+void og__request_signal(og_request *r) {
+    pthread_cond_broadcast(&r->cond);
+    if (r->notify) r->notify(r->notify_arg);
+}
+
 void og__request_wake(og_request *r) {
     pthread_mutex_lock(&r->mu);
     if (r->t_first < 0) r->t_first = og__now();
-    pthread_cond_broadcast(&r->cond);
+    og__request_signal(r);
     pthread_mutex_unlock(&r->mu);
 }
 
@@ -80,7 +87,7 @@ void og__request_fail(og_request *r, const og_err *err) {
             for (int i = 0; i < r->n_jobs; i++)
                 og__executor_retire(r->jobs[i]->ex, r->jobs[i]);
     }
-    pthread_cond_broadcast(&r->cond);
+    og__request_signal(r);
     pthread_mutex_unlock(&r->mu);
     if (!first) return;
     pthread_mutex_lock(&r->e->mu);
@@ -103,6 +110,7 @@ void og_request_free(og_request *r) {
     if (!r) return;
     og_request_cancel(r);
     pthread_mutex_lock(&r->mu);
+    r->notify = NULL;
     while (r->jobs_left > 0) pthread_cond_wait(&r->cond, &r->mu);
     pthread_mutex_unlock(&r->mu);
     /* Marks on feeders, a place in the queue, a hook that still runs: whoever holds one lets
@@ -211,7 +219,7 @@ og_event_kind og_request_next(og_request *r, int timeout_ms, og_event *ev) {
 
 int og_request_tapped(og_request *r, int tap, int lane, og_tensor *items) {
     if (tap < 0 || tap >= r->n_taps) return OG_ENOENT;
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     int stage = og_plan_find_stage(p, r->taps[tap].stage), seen = 0;
     int port = og_arch_port(p->stages[stage].arch, r->taps[tap].port);
     for (int i = 0; i < r->n_jobs; i++) {
@@ -231,12 +239,13 @@ void og_request_get_stats(og_request *r, og_request_stats *out) {
                               .queued_s = r->t_admit < 0 ? -1 : r->t_admit - t0,
                               .first_output_s = r->t_first < 0 ? -1 : r->t_first - t0,
                               .total_s = r->t_done < 0 ? -1 : r->t_done - t0,
+                              .generation = r->generation,
                               .lanes = r->admitted ? r->sinks[0].n_lanes : 0};
     pthread_mutex_unlock(&r->mu);
 }
 
 void og_request_get_progress(og_request *r, int stage, og_stage_progress *out) {
-    *out = (og_stage_progress){.stage = r->e->plan->stages[stage].name, .done = 1};
+    *out = (og_stage_progress){.stage = r->plan->stages[stage].name, .done = 1};
     pthread_mutex_lock(&r->mu);
     bool admitted = r->admitted;
     pthread_mutex_unlock(&r->mu);

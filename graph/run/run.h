@@ -1,6 +1,6 @@
 /* Inside of the run room: what its files share.
  *
- *   og_engine    executors, front door, hook pool, counters
+ *   og_engine    the plan in force, executors, front door, hook pool, counters
  *   og_executor  one thread, one og_exec, the nodes of a group; an inbox
  *   og_request   jobs, outs and feeders of one user's job, one allocation each
  *   og__job      an og_job with its place: which node, which executor
@@ -9,8 +9,10 @@
  *   og__feeder   moves items from outs (or a hook's recipe) to one input port of one job,
  *                pulled by the consumer's executor; a producer only marks it dirty
  *
- * Locks. engine->mu guards the queue and the counters, request->mu its events, executor->mu
- * its inbox. Where two are held they are taken in the order engine, request, executor.
+ * Locks. engine->mu guards the queue, the counters, the plan and the list of executors,
+ * request->mu its events, executor->mu its inbox. Where two are held they are taken in the
+ * order engine, request, executor; engine->reload_mu, held by a reload from its beginning to
+ * its end, comes before them.
  * Feeders and nodes belong to their executor's thread alone.
  */
 #ifndef OG_RUN_INTERNAL_H
@@ -21,7 +23,7 @@
 #include <stdbool.h>
 
 #include "graph/hook/hook.h"
-#include "graph/run/engine.h"
+#include "graph/run/reload.h"
 #include "graph/run/voice.h"
 #include "nodes/media/audio.h"
 #include "nodes/registry.h"
@@ -33,6 +35,7 @@ typedef struct og__feeder og__feeder;
 
 #define OG_MAX_FANOUT 8
 #define OG_MAX_LANES 64
+#define OG__GROUP_NAME 64
 
 /* ---- outs (out.c) --------------------------------------------------------------- */
 
@@ -109,7 +112,7 @@ struct og__job {
     int stage; /* index in the plan */
     int lane;  /* number, 0 where there are none */
     int replica;
-    og_executor *ex; /* engine->mu, or the front door */
+    og_executor *ex; /* engine->mu, or the front door; counted in its users */
     og_node *node; /* while admitted */
     og__out outs[OG_MAX_PORTS]; /* by port; live where base.out[port] is set */
     og__feeder feeders[OG_MAX_PORTS];
@@ -151,6 +154,8 @@ typedef struct og__preset {
 
 struct og_request {
     og_engine *e;
+    const og_plan *plan; /* it runs by this one, whatever is loaded later */
+    int generation;
     uint64_t id, seed;
     json_t *fields;
     json_t *hook_fields; /* the same with media as their facts */
@@ -174,6 +179,7 @@ struct og_request {
     og_request_tap *taps;
     int n_taps;
     bool taps_only; /* nothing is answered */
+    int max_tokens; /* of every decoder, 0: as the plan says */
     og_request *next; /* queue; engine->mu, as what follows */
     bool asked;       /* its admission is not settled */
     bool refused;     /* it did not fit when it was asked last */
@@ -192,6 +198,8 @@ struct og_request {
     int jobs_left; /* admitted and not yet retired */
     int32_t stopped;
     double t_submit, t_admit, t_first, t_done;
+    void (*notify)(void *arg); /* NULL once the owner frees it */
+    void *notify_arg;
     int held_sink;       /* sink whose items the client holds, -1 */
     int64_t held_to;
 };
@@ -201,6 +209,8 @@ void og__request_unref(og_request *r);
 /* First error wins; every job is retired. */
 void og__request_fail(og_request *r, const og_err *err);
 void og__request_wake(og_request *r);
+/* Whoever waits for events looks again. Under request->mu. */
+void og__request_signal(og_request *r);
 double og__now(void);
 
 /* A request is admitted in waves: stages whose whole outputs a hook reads come first and
@@ -223,15 +233,21 @@ OG_MUST_CHECK int og__request_build(og_request *r, og_err *err);
 
 struct og_executor {
     og_engine *e;
-    int index;
+    const og_plan *plan; /* that it was loaded by, which need not be the one in force */
+    og_place place;
+    char name[OG__GROUP_NAME]; /* of its group; engine->mu, as what follows */
+    int *replicas;       /* number of each node among those of its stage */
+    og_executor *next;   /* of those that leave */
+    int reload;          /* that made it leave */
     pthread_t thread;
     bool started;
     og_device *dev;
     og_exec *exec;
     og_node **nodes; /* sinks first */
     int *stages;     /* plan stage of each node */
-    int *replicas;
     int n_nodes;
+    int *in;            /* jobs that each node holds; its own thread */
+    atomic_int *limits; /* most of them, where fewer than it was loaded for; 0: none */
     og_node_stats *stats; /* guarded by mu */
     pthread_mutex_t mu;   /* inbox */
     pthread_cond_t cond;
@@ -243,10 +259,24 @@ struct og_executor {
     int held;                /* admitted jobs that are not retired; its own thread */
     unsigned refused_turn;   /* of the last admission that did not fit; its own thread */
     atomic_long outstanding; /* cost of the jobs bound here */
+    atomic_int users;        /* jobs that name it, until their requests are freed */
+    atomic_bool leaving;     /* nobody is routed here; its nodes go with their last job */
+    atomic_bool unloaded;    /* they are gone */
     atomic_bool lost; /* a step failed as a whole */
     atomic_bool dead; /* and its nodes could not be made anew */
     atomic_int fault; /* injected: node index + 1 that fails in its next step */
 };
+
+/* Load the nodes of a group of the plan and start its thread (replica.c). */
+OG_MUST_CHECK int og__executor_create(og_engine *e, const og_plan *plan, int group,
+                                      og_executor **out, og_err *err);
+void og__executor_destroy(og_executor *ex); /* NULL is fine */
+/* It is group `group` of that plan from now on. Under engine->mu, or before it is known. */
+void og__executor_assign(og_executor *ex, const og_plan *plan, int group);
+/* Whether it can be that group as it stands. Under engine->mu. */
+bool og__executor_serves(const og_executor *ex, const og_plan *plan, int group);
+/* Bytes of the host that its nodes take, without weights. */
+size_t og__executor_host_bytes(const og_executor *ex);
 
 OG_MUST_CHECK int og__executor_start(og_executor *ex, og_err *err);
 void og__executor_stop(og_executor *ex);
@@ -257,11 +287,15 @@ void og__executor_kick(og_executor *ex);
 
 /* ---- the engine (engine.c, front.c, admit.c) ------------------------------------------ */
 
+/* What reloads leave behind them (reload.c). */
+typedef struct og__reloads {
+    pthread_mutex_t mu; /* what follows */
+    json_t *records;    /* newest first */
+    int n;              /* ever */
+} og__reloads;
+
 struct og_engine {
-    const og_plan *plan;
     og_engine_opts opts;
-    og_executor *executors;
-    int n_executors;
     og_hook_pool *hooks;
     pthread_t front;
     bool front_started;
@@ -269,9 +303,20 @@ struct og_engine {
     atomic_size_t buffer_bytes;
     atomic_ullong next_id;
     atomic_int rebuilt;
+    pthread_mutex_t reload_mu;
+    og__reloads reloads;
+    pthread_t reaper; /* destroys executors that have left */
+    bool reaper_started;
 
     pthread_mutex_t mu; /* what follows */
     pthread_cond_t cond;
+    const og_plan *plan; /* of requests that are submitted now */
+    int generation;      /* its number, from 1 */
+    og_executor **executors; /* that requests are routed to */
+    int n_executors;
+    og_executor *leaving; /* and those that are drained */
+    bool reaper_stop;
+    unsigned rounds[OG_PIPELINE_MAX_STAGES]; /* of round-robin routing, by stage */
     og_request *queue, *queue_tail, *all;
     int n_queue, n_requests;
     int n_asked;           /* of the queue */
@@ -283,6 +328,10 @@ struct og_engine {
     int64_t admitted, finished, failed;
     bool stop;
 };
+
+/* Start the records and end the draining (reload.c). */
+OG_MUST_CHECK int og__reloads_init(og_engine *e, og_err *err);
+void og__reloads_clear(og_engine *e);
 
 void *og__front_main(void *engine);
 /* Queue a wave of a request; first: before others, since it was admitted already. */

@@ -5,7 +5,7 @@
 #include "graph/run/run.h"
 
 static int copy_taps(og_request *r, const og_request_desc *d, og_err *err) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     if (d->n_taps == 0) return 0;
     r->taps = og_calloc((size_t)d->n_taps, sizeof *r->taps);
     if (!r->taps) return og_err_set(err, OG_ENOMEM, "no memory for %d taps", d->n_taps);
@@ -41,8 +41,16 @@ static int take_place(og_engine *e, og_err *err) {
                 : 0;
 }
 
+/* Whatever is loaded later, it runs by the plan that is in force now. */
+static void take_plan(og_request *r) {
+    pthread_mutex_lock(&r->e->mu);
+    r->plan = og_plan_ref(r->e->plan);
+    r->generation = r->e->generation;
+    pthread_mutex_unlock(&r->e->mu);
+}
+
 static void choose_seed(og_request *r, const og_request_desc *d) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     if (d->has_seed)
         r->seed = d->seed;
     else if (p->has_seed)
@@ -65,7 +73,7 @@ static int read_clip(og_request *r, int field, const char *path, json_t **facts,
 
 /* Audio fields are decoded here, once, at their own rate; hooks see facts instead of them. */
 static int decode_media(og_request *r, og_err *err) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     r->clips = og_calloc((size_t)p->n_fields + 1, sizeof *r->clips);
     r->hook_fields = json_copy(r->fields);
     if (!r->clips || !r->hook_fields)
@@ -91,8 +99,8 @@ static int decode_media(og_request *r, og_err *err) {
 static int check_fields(og_request *r, const json_t *fields, og_err *err) {
     json_t *body = fields ? json_copy((json_t *)fields) : json_null();
     if (!body) return og_err_set(err, OG_ENOMEM, "no memory for the request");
-    int rc = og_voice_defaults(r->e->plan, body, err);
-    if (rc == 0) rc = og_plan_request_check(r->e->plan, body, &r->fields, NULL, err);
+    int rc = og_voice_defaults(r->plan, body, err);
+    if (rc == 0) rc = og_plan_request_check(r->plan, body, &r->fields, NULL, err);
     json_decref(body);
     return rc;
 }
@@ -106,7 +114,7 @@ static bool reaches(const og_plan_edge *e, const unsigned char *stages) {
 
 /* Leave on what comes before the tapped ports, and nothing else. */
 static void narrow(og_request *r) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     unsigned char need[OG_PIPELINE_MAX_STAGES] = {0};
     for (int i = 0; i < r->n_taps; i++) need[og_plan_find_stage(p, r->taps[i].stage)] = 1;
     for (int s = p->n_order - 1; s >= 0; s--)
@@ -121,7 +129,7 @@ static void narrow(og_request *r) {
 }
 
 static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     r->stage_on = og_calloc((size_t)p->n_stages, 1);
     r->edge_on = og_calloc((size_t)p->n_edges, 1);
     r->edges = og_calloc((size_t)p->n_edges, sizeof *r->edges);
@@ -129,6 +137,9 @@ static int prepare(og_request *r, const og_request_desc *d, og_err *err) {
         return og_err_set(err, OG_ENOMEM, "no memory for the request");
     choose_seed(r, d);
     r->taps_only = d->taps_only && d->n_taps > 0;
+    r->max_tokens = d->max_tokens;
+    r->notify = d->notify;
+    r->notify_arg = d->notify_arg;
     int rc = check_fields(r, d->fields, err);
     if (rc == 0) rc = copy_taps(r, d, err);
     if (rc == 0) rc = decode_media(r, err);
@@ -161,6 +172,7 @@ int og_engine_submit(og_engine *e, const og_request_desc *desc, og_request **out
     pthread_cond_init(&r->cond, &attr);
     pthread_condattr_destroy(&attr);
     r->e = e;
+    take_plan(r);
     r->id = atomic_fetch_add(&e->next_id, 1) + 1;
     r->held_sink = -1;
     r->t_submit = og__now();

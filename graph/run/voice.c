@@ -82,7 +82,7 @@ static json_t *metadata(const og_request *r, int field, const char *name,
     json_t *m = json_pack("{s:s, s:s, s:s}", "format", OG_VOICE_FORMAT, "name", name,
                           "checkpoint", hex);
     json_t *none = json_object();
-    const json_t *facts = json_object_get(r->hook_fields, r->e->plan->fields[field].name);
+    const json_t *facts = json_object_get(r->hook_fields, r->plan->fields[field].name);
     if (m && (set_text(m, "facts", facts ? facts : none) < 0 ||
               set_text(m, "fields", keep ? keep : none) < 0)) {
         json_decref(m);
@@ -105,7 +105,7 @@ static void add_header(og_str *out, const json_t *header) {
 
 int og_voice_pack(og_request *r, int field, const char *name, const json_t *keep,
                   og_str *out, og_err *err) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     og_tensor items[OG_VOICE_MAX_PORTS];
     size_t at = 0;
     int n = 0, last = -1, rc = 0;
@@ -206,7 +206,7 @@ static int check_items(const og_plan_port *port, const char *name, const og_tens
 
 static int add_preset(og_request *r, const og_request_tap *tap, const char *name,
                       const og_tensor *t, const char *path, og_err *err) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     int stage = og_plan_find_stage(p, tap->stage);
     int port = og_arch_port(p->stages[stage].arch, tap->port);
     int rc = check_items(&p->stages[stage].ports[port], name, t, path, err);
@@ -230,12 +230,12 @@ static int check_checkpoint(const og_request *r, int first, const og_weights *w,
     int rc = 0, last = -1;
     for (int i = first; i < r->n_presets && rc == 0; i++)
         if (r->presets[i].stage != last)
-            rc = add_stage(r->e->plan, last = r->presets[i].stage, &mine, err);
+            rc = add_stage(r->plan, last = r->presets[i].stage, &mine, err);
     if (rc < 0) return rc;
     snprintf(hex, sizeof hex, "%016" PRIx64, mine);
     if (text && !strcmp(text, hex)) return 0;
     og_err_set(err, OG_EREJECT, "the voice %s was made with another checkpoint (%.16s; %s has "
-               "%s)", path, text ? text : "not told", r->e->plan->model_dir, hex);
+               "%s)", path, text ? text : "not told", r->plan->model_dir, hex);
     og_err_hint(err, "save it again with the checkpoint that is to speak");
     return OG_EREJECT;
 }
@@ -244,7 +244,7 @@ static int check_checkpoint(const og_request *r, int first, const og_weights *w,
 static int read_presets(og_request *r, int field, const og_weights *w, const char *path,
                         og_err *err) {
     og_request_tap taps[OG_VOICE_MAX_PORTS];
-    int n = og_voice_taps(r->e->plan, field, taps, OG_VOICE_MAX_PORTS), first = r->n_presets;
+    int n = og_voice_taps(r->plan, field, taps, OG_VOICE_MAX_PORTS), first = r->n_presets;
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++) {
         char name[256];
@@ -256,7 +256,7 @@ static int read_presets(og_request *r, int field, const og_weights *w, const cha
     if (rc == 0 && (!known || known < (int)og_weights_count(w)))
         rc = og_err_set(err, OG_EREJECT, "%s: of its %d outputs %d are what this pipeline and "
                         "checkpoint make of %s", path, (int)og_weights_count(w), known,
-                        r->e->plan->fields[field].name);
+                        r->plan->fields[field].name);
     return rc < 0 ? rc : check_checkpoint(r, first, w, path, err);
 }
 

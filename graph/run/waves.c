@@ -20,7 +20,7 @@ static og__out *whole_out(const og_request *r, const og_plan_end *end) {
 }
 
 static bool sources_are_there(const og_request *r, const og_plan_edge *e) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     for (int k = 0; k < e->n_from; k++) {
         if (!is_whole(p, &e->from[k]) || !r->stage_on[e->from[k].stage]) continue;
         og__out *o = whole_out(r, &e->from[k]);
@@ -30,7 +30,7 @@ static bool sources_are_there(const og_request *r, const og_plan_edge *e) {
 }
 
 static void fill_source(og_hook_source *s, const og_request *r, const og_plan_end *end) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     if (end->kind == OG_END_REQUEST) {
         const json_t *v = json_object_get(r->hook_fields, p->fields[end->field].name);
         s->present = v && !json_is_null(v);
@@ -57,7 +57,7 @@ static void fill_source(og_hook_source *s, const og_request *r, const og_plan_en
 }
 
 static void hooks_done(og_request *r) {
-    for (int i = 0; i < r->e->plan->n_edges; i++) {
+    for (int i = 0; i < r->plan->n_edges; i++) {
         og__edge_state *st = &r->edges[i];
         if (!st->runs || st->done) continue;
         st->done = true;
@@ -78,7 +78,7 @@ static void hook_done(og_hook_job *job) {
 /* One count is held by this function, so that no hook can pass the request on before all of
  * them were started. */
 void og__request_advance(og_request *r) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     atomic_store(&r->hooks_left, 1);
     og__request_ref(r);
     for (int i = 0; i < p->n_edges; i++) {
@@ -109,7 +109,7 @@ static bool is_built(const og_request *r, int stage) {
 
 /* Take a stage and everything before it that is not built yet. */
 static void take_upstream(const og_request *r, int stage, unsigned char *stages) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     if (stages[stage] || is_built(r, stage) || !r->stage_on[stage]) return;
     stages[stage] = 1;
     for (int i = 0; i < p->n_edges; i++) {
@@ -125,7 +125,7 @@ static void take_upstream(const og_request *r, int stage, unsigned char *stages)
 
 /* Whether every hook into the stage has answered. */
 static bool can_build(const og_request *r, int stage) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     for (int i = 0; i < p->n_edges; i++) {
         const og_plan_edge *e = &p->edges[i];
         if (!e->env || !r->edge_on[i] || r->edges[i].done) continue;
@@ -136,7 +136,7 @@ static bool can_build(const og_request *r, int stage) {
 }
 
 void og__request_wave(og_request *r, unsigned char *stages) {
-    const og_plan *p = r->e->plan;
+    const og_plan *p = r->plan;
     bool waiting = false;
     for (int i = 0; i < p->n_edges; i++) {
         const og_plan_edge *e = &p->edges[i];

@@ -67,7 +67,7 @@ static void close_engine(stub_env *s) {
 static int jobs_asked(stub_env *s) {
     int n = atomic_load(&stub_admits);
     for (int x = 0; x < s->engine->n_executors; x++) {
-        og_executor *ex = &s->engine->executors[x];
+        og_executor *ex = s->engine->executors[x];
         pthread_mutex_lock(&ex->mu);
         for (og__job *j = ex->admits; j; j = j->next_admit) n++;
         pthread_mutex_unlock(&ex->mu);
@@ -179,7 +179,7 @@ static void test_cancelled_between_two_answers(void **state) {
     open_engine(&s, stub_plain, apart, 2);
     assert_int_equal(s.engine->n_executors, 2);
     stub_gate_set(&stub_voc_gate, true);
-    for (int x = 0; x < 2; x++) og__executor_kick(&s.engine->executors[x]);
+    for (int x = 0; x < 2; x++) og__executor_kick(s.engine->executors[x]);
     stub_gate_let(&stub_voc_gate, 0);
     og_request *a = submit(&s, 5, STUB_OK, 1);
     WAIT_FOR(atomic_load(&stub_admits) == 1 && jobs_asked(&s) == 2);
@@ -327,7 +327,7 @@ static void test_a_fault_between_two_answers(void **state) {
     og_request *lost = submit(&s, 30, STUB_LOSE, 1);
     step_until_told(1);
     stub_gate_set(&stub_voc_gate, true);
-    for (int x = 0; x < 2; x++) og__executor_kick(&s.engine->executors[x]);
+    for (int x = 0; x < 2; x++) og__executor_kick(s.engine->executors[x]);
     stub_gate_let(&stub_voc_gate, 0);
     stub_gate_let(&stub_source_gate, 1);
     og_request *r = submit(&s, 5, STUB_OK, 1);
