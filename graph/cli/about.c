@@ -24,6 +24,11 @@ static int help(og__cli *cli) {
     }
     const char *name = cli->args.pos[0], *names[16];
     og__cli about = {.arena = cli->arena, .cmd = og__cmd_find(name)};
+    if (about.cmd && cli->args.n_pos > 1) {
+        about.cmd = og__cmd_find_sub(about.cmd, cli->args.pos[1]);
+        if (!about.cmd)
+            return og__usage(cli, "there is no command '%s %s'", name, cli->args.pos[1]);
+    }
     if (about.cmd) {
         og__print_help(&about, stdout);
         return OG__EXIT_OK;
@@ -53,7 +58,7 @@ const og__cmd og__cmd_help = {
     .usage = "[COMMAND]",
     .brief = "explain a command",
     .options = no_options,
-    .max_pos = 1,
+    .max_pos = 2,
     .examples = help_examples,
     .run = help,
 };

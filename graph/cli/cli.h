@@ -68,6 +68,9 @@ typedef struct og__cmd {
     bool fields;                 /* request fields of the pipeline are options too */
     const char *const *examples; /* command lines, NULL-ended */
     int (*run)(og__cli *cli);
+    /* Commands behind this one's name ("bench serve"), NULL-ended; NULL: none. Such a
+     * command has neither options nor a run of its own. */
+    const struct og__cmd *const *subs;
 } og__cmd;
 
 typedef enum og__origin {
@@ -102,6 +105,8 @@ struct og__cli {
 
 extern const og__cmd *const og__cmds[]; /* NULL-ended */
 const og__cmd *og__cmd_find(const char *name);
+/* The command behind cmd's name: "serve" of "bench". NULL: there is none. */
+const og__cmd *og__cmd_find_sub(const og__cmd *cmd, const char *word);
 
 /* Parse cli->argv into cli->args. loose: options that are not known are passed over
  * (their value too, if it looks like one), for a first look at the pipeline's name. 0,
@@ -229,8 +234,9 @@ int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_mo
 /* ---- commands ----------------------------------------------------------------- */
 
 extern const og__cmd og__cmd_run, og__cmd_check, og__cmd_dot, og__cmd_schema,
-    og__cmd_inspect, og__cmd_hook, og__cmd_voice, og__cmd_completion, og__cmd_version,
-    og__cmd_help;
+    og__cmd_inspect, og__cmd_hook, og__cmd_voice, og__cmd_bench, og__cmd_completion,
+    og__cmd_version, og__cmd_help;
+extern const og__cmd og__cmd_bench_serve, og__cmd_bench_suite;
 
 /* inspect diff A B. */
 int og__diff(og__cli *cli, const char *a, const char *b);

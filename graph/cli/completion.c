@@ -6,6 +6,18 @@
 #include "graph/cli/cli.h"
 
 #define NAMES_MAX 512
+#define COMMANDS_MAX 32
+
+/* All commands, and those behind another's name right after it; NULL-ended. */
+static void flatten(const og__cmd *all[COMMANDS_MAX + 1]) {
+    int n = 0;
+    for (const og__cmd *const *c = og__cmds; *c && n < COMMANDS_MAX; c++) {
+        all[n++] = *c;
+        for (const og__cmd *const *sub = (*c)->subs; sub && *sub && n < COMMANDS_MAX; sub++)
+            all[n++] = *sub;
+    }
+    all[n] = NULL;
+}
 
 static void spaced(const char *words, og_str *out) {
     for (const char *w = words; w && *w; w++) og_str_addn(out, *w == '|' ? " " : w, 1);
@@ -53,7 +65,7 @@ static void bash_value(const og__cmd *c, const og__opt *o, og_str *out) {
 }
 
 static void bash_command(const og__cmd *c, og_str *out) {
-    og_str_addf(out, "    %s)\n        options='--help", c->name);
+    og_str_addf(out, "    '%s')\n        options='--help", c->name);
     for (const og__opt *o = c->options; o->name; o++) og_str_addf(out, " --%s", o->name);
     og_str_add(out, "'\n        words='");
     spaced(c->words, out);
@@ -70,6 +82,8 @@ static void bash_command(const og__cmd *c, og_str *out) {
 }
 
 static void bash(og_str *out) {
+    const og__cmd *flat[COMMANDS_MAX + 1];
+    flatten(flat);
     og_str_add(
         out, "# bash completion for omni-graph: source this file.\n"
              "_omni_graph() {\n"
@@ -83,11 +97,18 @@ static void bash(og_str *out) {
     og_str_add(&all, "--help --version'");
     bash_reply(all.data ? all.data : "", out);
     og_str_free(&all);
-    og_str_add(out, "\n        return\n    fi\n    case \"$command $prev\" in\n");
+    og_str_add(out, "\n        return\n    fi\n");
     for (const og__cmd *const *c = og__cmds; *c; c++)
+        if ((*c)->subs)
+            og_str_addf(out,
+                        "    [ \"$command\" = %s ] && [ \"$COMP_CWORD\" -gt 2 ] &&\n"
+                        "        command=\"%s ${COMP_WORDS[2]}\"\n",
+                        (*c)->name, (*c)->name);
+    og_str_add(out, "    case \"$command $prev\" in\n");
+    for (const og__cmd *const *c = flat; *c; c++)
         for (const og__opt *o = (*c)->options; o->name; o++) bash_value(*c, o, out);
     og_str_add(out, "    esac\n    case $command in\n");
-    for (const og__cmd *const *c = og__cmds; *c; c++) bash_command(*c, out);
+    for (const og__cmd *const *c = flat; *c; c++) bash_command(*c, out);
     og_str_add(out,
                "    esac\n"
                "    case $cur in\n"
@@ -149,6 +170,8 @@ static void zsh_positional(const og__cmd *c, og_str *out) {
 }
 
 static void zsh(og_str *out) {
+    const og__cmd *flat[COMMANDS_MAX + 1];
+    flatten(flat);
     og_str_add(
         out,
         "#compdef omni-graph\n"
@@ -173,10 +196,19 @@ static void zsh(og_str *out) {
                     "        return\n"
                     "    fi\n"
                     "    shift words\n"
-                    "    (( CURRENT-- ))\n"
-                    "    case $words[1] in\n");
-    for (const og__cmd *const *c = og__cmds; *c; c++) {
-        og_str_addf(out, "    %s)\n", (*c)->name);
+                    "    (( CURRENT-- ))\n");
+    for (const og__cmd *const *c = og__cmds; *c; c++)
+        if ((*c)->subs)
+            og_str_addf(out,
+                        "    if [[ $words[1] == %s ]] && (( CURRENT > 2 )); then\n"
+                        "        shift words\n"
+                        "        (( CURRENT-- ))\n"
+                        "        words[1]=\"%s $words[1]\"\n"
+                        "    fi\n",
+                        (*c)->name, (*c)->name);
+    og_str_add(out, "    case $words[1] in\n");
+    for (const og__cmd *const *c = flat; *c; c++) {
+        og_str_addf(out, "    '%s')\n", (*c)->name);
         if ((*c)->fields)
             og_str_add(
                 out,

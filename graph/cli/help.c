@@ -75,6 +75,9 @@ void og__print_help(const og__cli *cli, FILE *to) {
         og_str_add(&s, "\n");
         wrapped(c->doc, 0, 0, &s);
     }
+    if (c->subs) og_str_add(&s, "\ncommands:\n");
+    for (const og__cmd *const *sub = c->subs; sub && *sub; sub++)
+        row((*sub)->name, (*sub)->brief, NULL, &s);
     rows("options", c->options, &s);
     rows("fields of this pipeline's requests", cli->fields, &s);
     if (c->overlay_flags)

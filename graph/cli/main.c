@@ -10,12 +10,19 @@
 const og__cmd *const og__cmds[] = {
     &og__cmd_run,     &og__cmd_check,   &og__cmd_dot,
     &og__cmd_schema,  &og__cmd_inspect, &og__cmd_hook, &og__cmd_voice,
-    &og__cmd_completion, &og__cmd_version, &og__cmd_help, NULL,
+    &og__cmd_bench, &og__cmd_completion, &og__cmd_version, &og__cmd_help, NULL,
 };
 
 const og__cmd *og__cmd_find(const char *name) {
     for (const og__cmd *const *c = og__cmds; *c; c++)
         if (!strcmp((*c)->name, name)) return *c;
+    return NULL;
+}
+
+const og__cmd *og__cmd_find_sub(const og__cmd *cmd, const char *word) {
+    size_t n = strlen(cmd->name) + 1;
+    for (const og__cmd *const *c = cmd->subs; c && *c; c++)
+        if (!strcmp((*c)->name + n, word)) return *c;
     return NULL;
 }
 
@@ -27,6 +34,19 @@ static int unknown(og__cli *cli, const char *name) {
     const char *best = og_near(name, names, n);
     og__usage(cli, "unknown command '%s'", name);
     return best ? og__hint("did you mean '%s'?", best) : OG__EXIT_USAGE;
+}
+
+/* A command that has others behind its name, and no such one was given. */
+static int which(og__cli *cli, const char *name) {
+    if (name && (!strcmp(name, "--help") || !strcmp(name, "-h"))) {
+        og__print_help(cli, stdout);
+        return OG__EXIT_OK;
+    }
+    if (name)
+        og__usage(cli, "there is no '%s %s'", cli->cmd->name, name);
+    else
+        og__usage(cli, "too few arguments");
+    return og__hint("usage: omni-graph %s %s", cli->cmd->name, cli->cmd->usage);
 }
 
 static int dispatch(og__cli *cli, int argc, char **argv) {
@@ -41,8 +61,15 @@ static int dispatch(og__cli *cli, int argc, char **argv) {
     if (!cmd && name[0] == '-') return og__usage(cli, "unknown option '%s'", name);
     if (!cmd) return unknown(cli, name);
     cli->cmd = cmd;
-    cli->argc = argc - 2;
-    cli->argv = argv + 2;
+    int skip = 2;
+    if (cmd->subs) {
+        const og__cmd *sub = argc > 2 ? og__cmd_find_sub(cmd, argv[2]) : NULL;
+        if (!sub) return which(cli, argc > 2 ? argv[2] : NULL);
+        cli->cmd = cmd = sub;
+        skip = 3;
+    }
+    cli->argc = argc - skip;
+    cli->argv = argv + skip;
     /* Commands that take a pipeline parse in two steps, the second with its fields. */
     if (!cmd->overlay_flags) {
         int rc = og__args_parse(cli, false);
