@@ -169,7 +169,10 @@ static void test_b057_clips_of_many_lengths(void **state) {
     static const char *const names[] = {"codec_encode_long12s", "codec_encode_short",
                                         "codec_encode_mid", "base_icl_text_longer"};
     enum { N = sizeof names / sizeof *names };
-    setup s = {.model = "tests/data/qwen3_tts/tiny-b/base", .threads = 2, .max_tokens = 10};
+    setup s = {.model = "tests/data/qwen3_tts/tiny-b/base",
+               .threads = 2,
+               .max_tokens = 10,
+               .same_bits = true};
     rig many, solo;
     rig_open(&many, &s);
     rig_open(&solo, &s);

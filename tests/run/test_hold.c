@@ -31,6 +31,7 @@ static const setup two_replicas = {.model = "tests/data/qwen3_tts/tiny-b/custom_
                                    .max_tokens = 14,
                                    .threads = 2,
                                    .sampled = true,
+                                   .same_bits = true,
                                    .sets = {"talker.num_replicas=2", "code2wav.num_replicas=2",
                                             "talker.max_num_seqs=5",
                                             "code2wav.max_num_seqs=4"},
@@ -38,7 +39,8 @@ static const setup two_replicas = {.model = "tests/data/qwen3_tts/tiny-b/custom_
 static const setup one_at_a_time = {.model = "tests/data/qwen3_tts/tiny-b/custom_voice",
                                     .max_tokens = 14,
                                     .threads = 1,
-                                    .sampled = true};
+                                    .sampled = true,
+                                    .same_bits = true};
 
 static void assert_back_to_zero(rig *s) {
     og_engine_stats st;

@@ -140,12 +140,14 @@ static void test_alone_or_in_company(void **state) {
                    .max_tokens = 24,
                    .threads = 1,
                    .sampled = true,
+                   .same_bits = true,
                    .sets = {"async_chunk=false"},
                    .n_sets = 1};
     setup together = {.model = alone.model,
                       .max_tokens = 24,
                       .threads = 2,
                       .sampled = true,
+                      .same_bits = true,
                       .sets = {"talker.max_num_seqs=8", "code2wav.max_num_seqs=8",
                                "talker.max_num_batched_tokens=16"},
                       .n_sets = 3};
@@ -177,6 +179,7 @@ static void test_alone_or_in_company(void **state) {
 static void test_dialogue(void **state) {
     (void)state;
     setup c = {.pipeline = "dialogue",
+               .same_bits = true,
                .model = "tests/data/qwen3_tts/tiny-a/custom_voice",
                .max_tokens = 16,
                .threads = 2};
