@@ -23,10 +23,12 @@ def arguments(text, **defaults):
 
 
 class Clock:
-    """Progress from 0 to 1 by steps, or by seconds when no number of steps is given."""
+    """Progress from 0 to 1 by steps, by seconds when no number of steps is given, or until a
+    time of day (in seconds since 1970) when there is one."""
 
-    def __init__(self, steps, seconds):
-        self.steps, self.seconds, self.step, self.start = steps, seconds, 0, time.time()
+    def __init__(self, steps, seconds, until=0.0):
+        self.steps, self.step, self.start = steps, 0, time.time()
+        self.seconds = max(1.0, until - self.start) if until else seconds
 
     def elapsed(self):
         return time.time() - self.start
@@ -48,6 +50,7 @@ class Speech:
     """Everything that the teacher has said by now, at 24 kHz on the device."""
 
     def __init__(self, work):
+        self.edge = 1 << 62  # the samples from here on are the second speaker's
         waves, self.line, self.speaker, self.offset, self.length, base = [], [], [], [], [], 0
         for path in sorted(glob.glob(f"{work}/speech/*.idx")):
             index = [line.split() for line in open(path).read().split("\n")[:-1]]
@@ -59,9 +62,12 @@ class Speech:
             x = torch.from_numpy(raw[:(index[-1, 1] + index[-1, 2]) // 2 * 2]).to(device)
             y = torch.cat([torchaudio.functional.resample(c.float() / 32768, 16000, 24000)
                            for c in x.split(16000 * 600)])
+            who = SPEAKERS.index(os.path.basename(path)[:3])
+            if who:
+                self.edge = min(self.edge, base)
             waves.append((y * 32767).round().clamp(-32768, 32767).to(torch.int16))
             self.line += list(index[:, 0])
-            self.speaker += [SPEAKERS.index(os.path.basename(path)[:3])] * len(index)
+            self.speaker += [who] * len(index)
             self.offset += list(base + index[:, 1] * 3 // 2)
             self.length += list(index[:, 2] * 3 // 2)
             base += len(y)
@@ -70,8 +76,13 @@ class Speech:
             np.array, (self.line, self.speaker, self.offset, self.length))
 
     def segments(self, batch, frames):
-        n = frames * 1920
-        at = torch.randint(0, self.wave.numel() - n - 1, (batch,), device=self.wave.device)
+        """[batch, samples] of random places, of the speakers in turn."""
+        n, whole = frames * 1920, self.wave.numel()
+        edge = min(self.edge, whole)
+        spans = [(a, b - n - 1 - a) for a, b in ((0, edge), (edge, whole)) if b - a > n + 1]
+        spans = torch.tensor([spans[i % len(spans)] for i in range(batch)]).to(self.wave.device)
+        at = spans[:, 0] + (torch.rand(batch, dtype=torch.float64, device=self.wave.device)
+                            * spans[:, 1]).long()
         span = torch.arange(n, device=self.wave.device)
         return self.wave[at[:, None] + span[None]].float() / 32768
 

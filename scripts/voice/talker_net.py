@@ -18,6 +18,9 @@ IDS = dict(codec_pad_id=SIZE, codec_bos_id=SIZE + 1, codec_eos_token_id=SIZE + 2
            codec_think_eos_id=SIZE + 9)
 ENGLISH = SIZE + 16
 SPEAKER_IDS = {"rms": SIZE + 32, "slt": SIZE + 33}
+MARKS = 64  # ids from SIZE on that a prompt may hold
+STARTS = [0, TALKER["text_vocab_size"] - SIZE,
+          *(TALKER["text_vocab_size"] + MARKS + SIZE * g for g in range(GROUPS))]
 
 
 class Attention(nn.Module):
@@ -45,24 +48,23 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, c, dropout):
+    def __init__(self, c):
         super().__init__()
         h, eps = c["hidden_size"], c["rms_norm_eps"]
         self.self_attn, self.mlp = Attention(c), MLP(h, c["intermediate_size"])
         self.input_layernorm = RMSNorm(h, eps)
         self.post_attention_layernorm = RMSNorm(h, eps)
-        self.drop = nn.Dropout(dropout)
 
     def forward(self, x, cos, sin):
-        x = x + self.drop(self.self_attn(self.input_layernorm(x), cos, sin))
-        return x + self.drop(self.mlp(self.post_attention_layernorm(x)))
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin)
+        return x + self.mlp(self.post_attention_layernorm(x))
 
 
 class Stack(nn.Module):
-    def __init__(self, c, dropout):
+    def __init__(self, c):
         super().__init__()
         self.c = c
-        self.layers = nn.ModuleList(Layer(c, dropout) for _ in range(c["num_hidden_layers"]))
+        self.layers = nn.ModuleList(Layer(c) for _ in range(c["num_hidden_layers"]))
         self.norm = RMSNorm(c["hidden_size"], c["rms_norm_eps"])
 
     def run(self, x):
@@ -73,23 +75,23 @@ class Stack(nn.Module):
 
 
 class TalkerModel(Stack):
-    def __init__(self, c, dropout):
-        super().__init__(c, dropout)
+    def __init__(self, c):
+        super().__init__(c)
         self.codec_embedding = nn.Embedding(c["vocab_size"], c["hidden_size"])
         self.text_embedding = nn.Embedding(c["text_vocab_size"], c["text_hidden_size"])
 
 
 class PredictorModel(Stack):
-    def __init__(self, c, width, dropout):
-        super().__init__(c, dropout)
+    def __init__(self, c, width):
+        super().__init__(c)
         self.codec_embedding = nn.ModuleList(nn.Embedding(c["vocab_size"], width)
                                              for _ in range(GROUPS - 1))
 
 
 class Predictor(nn.Module):
-    def __init__(self, c, width, dropout):
+    def __init__(self, c, width):
         super().__init__()
-        self.model = PredictorModel(c, width, dropout)
+        self.model = PredictorModel(c, width)
         self.lm_head = nn.ModuleList(nn.Linear(c["hidden_size"], c["vocab_size"], bias=False)
                                      for _ in range(GROUPS - 1))
         self.small_to_mtp_projection = nn.Linear(width, c["hidden_size"])
@@ -105,14 +107,14 @@ class Projection(nn.Module):
 
 
 class Talker(nn.Module):
-    def __init__(self, dropout=0.0):
+    def __init__(self):
         super().__init__()
         width = TALKER["hidden_size"]
-        self.model = TalkerModel(TALKER, dropout)
+        self.model = TalkerModel(TALKER)
         self.text_projection = Projection(TALKER["text_hidden_size"], width)
         self.codec_head = nn.Linear(width, TALKER["vocab_size"], bias=False)
-        self.code_predictor = Predictor(PREDICTOR, width, dropout)
-        self.drop = nn.Dropout(dropout)
+        self.code_predictor = Predictor(PREDICTOR, width)
+        self.register_buffer("starts", torch.tensor(STARTS), persistent=False)
         for m in self.modules():
             if isinstance(m, (nn.Linear, nn.Embedding)):
                 nn.init.normal_(m.weight, 0, 0.05)
@@ -122,35 +124,47 @@ class Talker(nn.Module):
             nn.init.normal_(layer.self_attn.o_proj.weight, 0, 0.02)
             nn.init.normal_(layer.mlp.down_proj.weight, 0, 0.02)
 
-    def prompt(self, text, codec):
-        """Rows of text ids plus codec ids; -1: no codec id."""
-        x = self.text_projection(self.model.text_embedding(text))
-        return x + self.model.codec_embedding(codec.clamp(min=0)) * (codec >= 0).unsqueeze(-1)
+    def rows(self, ids):
+        """Input rows [B, L, width] of ids [B, L, 2 + GROUPS]: text, mark and codes; -1: none.
 
-    def frame(self, codes):
-        rows = self.model.codec_embedding(codes[..., 0])
-        for i, table in enumerate(self.code_predictor.model.codec_embedding):
-            rows = rows + table(codes[..., i + 1])
-        return rows
+        A product with rows of ones and zeros: its gradient is a product as well, which is many
+        times faster than that of a lookup whose few rows are all hit thousands of times.
+        """
+        text = self.text_projection(self.model.text_embedding.weight)
+        codec = self.model.codec_embedding.weight
+        table = torch.cat([text, codec[SIZE:SIZE + MARKS], codec[:SIZE],
+                           *(t.weight for t in self.code_predictor.model.codec_embedding)])
+        flat = torch.where(ids >= 0, ids + self.starts, len(table)).flatten(0, 1)
+        kind = torch.bfloat16 if ids.is_cuda else torch.float32
+        hot = torch.zeros(len(flat), len(table) + 8, dtype=kind, device=ids.device)
+        hot.scatter_(1, flat, 1.0)
+        return (hot @ F.pad(table, (0, 0, 0, 8)).to(kind)).float().view(*ids.shape[:2], -1)
 
     def groups(self, hidden, codes):
-        """Logits of groups 1.. of frames whose first codes are given: a list of [N, SIZE]."""
+        """Logits [GROUPS - 1, N, SIZE] of groups 1.. of frames whose first codes are given."""
         p = self.code_predictor
-        rows = [hidden, self.model.codec_embedding(codes[:, 0])]
-        rows += [p.model.codec_embedding[i](codes[:, i + 1]) for i in range(GROUPS - 2)]
-        y = p.model.run(p.small_to_mtp_projection(torch.stack(rows, 1)))
-        return [head(y[:, i + 1]) for i, head in enumerate(p.lm_head)]
+        tables = torch.stack([self.model.codec_embedding.weight[:SIZE],
+                              *(t.weight for t in p.model.codec_embedding[:-1])])
+        every = torch.arange(SIZE, device=codes.device)
+        hot = (codes[:, :-1].t()[..., None] == every).to(hidden.dtype)
+        rows = torch.cat([hidden[None], torch.bmm(hot, tables.to(hidden.dtype))])
+        y = p.model.run(p.small_to_mtp_projection(rows.transpose(0, 1)))
+        heads = torch.stack([h.weight for h in p.lm_head])
+        return torch.bmm(y[:, 1:].transpose(0, 1), heads.transpose(1, 2).to(y.dtype))
 
-    def forward(self, text, codec, heard, spoken, at, first, frames_at, codes):
+    def forward(self, ids, at, first, frames_at, codes):
         """Losses of the first group and of the others, and the first group's hit rate.
 
-        text, codec, spoken [B, L]; heard [B, L, GROUPS] what the model is told it said;
-        at: positions (flat) that predict first; frames_at: those that predict codes.
+        ids: see rows; at: positions (flat) that predict first; frames_at: those that predict
+        codes. Where first is negative, or a frame's first code, the row does not count.
         """
-        x = self.prompt(text, codec) + self.frame(heard) * spoken.unsqueeze(-1)
-        h = self.model.run(self.drop(x)).flatten(0, 1)
-        logits = self.codec_head(h[at])
-        others = [F.cross_entropy(y.float(), codes[:, i + 1])
-                  for i, y in enumerate(self.groups(h[frames_at], codes))]
-        hits = (logits.argmax(-1) == first).float().mean()
-        return F.cross_entropy(logits.float(), first), torch.stack(others), hits
+        h = self.model.run(self.rows(ids)).flatten(0, 1)
+        # The other rows of the head are never sampled: generation suppresses them.
+        logits = F.linear(h[at], self.codec_head.weight[:SIZE + 8]).float()
+        counts = first >= 0
+        loss = F.cross_entropy(logits, first, ignore_index=-1)
+        hits = ((logits.argmax(-1) == first) & counts).sum() / counts.sum()
+        y = self.groups(h[frames_at], codes.clamp(min=0)).float()
+        others = F.cross_entropy(y.flatten(0, 1), codes[:, 1:].t().flatten(), ignore_index=-1,
+                                 reduction="none").view(GROUPS - 1, -1).sum(1)
+        return loss, others / (codes[:, 0] >= 0).sum(), hits

@@ -1,8 +1,10 @@
 """Talker and code predictor: WORK/train.txt and WORK/codes.npz make WORK/talker.pt.
 
-Batches are built on the device from padded tables. Whole-sentence prompts; a quarter of the
-sentences in lower case without their last stop, a quarter with language Auto. Of the frames that
-the model is told it said, one in twelve is another sentence's, and single codes are random.
+Batches are built on the device from padded tables, in a few fixed shapes, so that on a GPU a
+whole step is one captured graph per shape. Whole-sentence prompts; a quarter of the sentences in
+lower case without their last stop, a quarter with language Auto; both speakers as often. Of the
+frames that the model is told it said, one in twelve is another sentence's, and single codes are
+random.
 """
 import time
 
@@ -11,11 +13,15 @@ import torch
 import torch.nn as nn
 
 from common import SPEAKERS, Clock, arguments, device, save
+from muon import Muon
 from talker_net import ENGLISH, GROUPS, IDS, SIZE, SPEAKER_IDS, Talker
 from tokenizer import SPECIAL, encode
 
-a = arguments(__doc__, steps=0, seconds=500.0, positions=40000, rate=1.5e-3, dropout=0.05,
-              noise=0.08, compile=1, report=200, validation=200)
+a = arguments(__doc__, steps=0, seconds=500.0, positions=40000, rate=1.5e-3, noise=0.08,
+              compile=1, graphs=1, muon=1, report=30.0, validation=400, start="",
+              until=0.0)
+SHARE = 0.4  # of the frames, those that the code predictor sees
+WEIGHTS = [0.5, 0.4, 0.3, 0.2, 0.2, 0.2, 0.2]  # of the losses of groups 1.. beside the first's
 PAD, BOS, EOS = (SPECIAL[t] for t in ("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>"))
 ROLE = [SPECIAL["<|im_start|>"], *encode("assistant"), *encode("\n")]
 END = -2
@@ -44,10 +50,8 @@ class Batches:
         self.role = torch.tensor(ROLE, device=device)
         self.total = np.array([len(t) for t in texts[0]]) + np.asarray(frames) + 12
 
-    def rows(self, b, plain, auto):
-        """text, codec, frame said and frame (or END) predicted, each [B, L]; -1: none."""
-        n = -(-int(self.total[b].max()) // 32) * 32
-        b = torch.from_numpy(b).to(device)
+    def rows(self, b, n, plain, auto):
+        """text, codec, frame said and frame (or END) predicted, each [B, n]; -1: none."""
         p = torch.arange(n, device=device)[None]
         head = self.speaker[b] * 2 + auto
         length, frames, first = (v[:, None] for v in (self.length[plain, b], self.frames[b],
@@ -68,27 +72,50 @@ class Batches:
         next_ = torch.where((p >= say - 1) & (p < say - 1 + frames), first + p - say + 1, -1)
         return text, codec, said, torch.where(p == say - 1 + frames, END, next_)
 
-    def order(self, chosen, draw):
-        """Batches of about a.positions, of sentences of like length, in random order."""
+    def shapes(self, chosen):
+        """Splits sentences by length: {columns: sentences}, each enough for some batches."""
+        columns, part, out = -(-self.total[chosen] // 32) * 32, [], {}
+        for n in range(32, int(columns.max()) + 1, 32):
+            part = np.concatenate([part, chosen[columns == n]]).astype(np.int64)
+            if len(part) >= 4 * self.size(n):
+                out[n], part = part, []
+        if len(part):
+            out[n] = np.concatenate([part, out.pop(max(out))]) if out else part
+        return out
+
+    @staticmethod
+    def size(n):
+        return max(4, a.positions // n)
+
+    def order(self, shapes, draw):
+        """Endless batches (columns, sentences): shapes by their shares, speakers evenly."""
+        spoken = self.speaker.cpu().numpy()
+        counts = np.bincount(np.concatenate([spoken[v] for v in shapes.values()]),
+                             minlength=len(SPEAKERS))
+        more = counts.max() / np.maximum(counts, 1) - 1
+        lists, share = {n: [] for n in shapes}, np.array(
+            [len(v) / self.size(n) for n, v in shapes.items()])
         while True:
-            every = draw.permutation(chosen)
-            for at in range(0, len(every), 8192):
-                part = every[at:at + 8192]
-                part = part[np.argsort(self.total[part], kind="stable")]
-                batches, i = [], 0
-                while i < len(part):
-                    longest = self.total[part[min(i + 32, len(part) - 1)]] + 8
-                    size = max(4, a.positions // longest)
-                    batches.append(part[i:i + size])
-                    i += size
-                draw.shuffle(batches)
-                yield from batches
+            n = draw.choice(list(shapes), p=share / share.sum())
+            size = self.size(n)
+            while len(lists[n]) < size:
+                v = shapes[n]
+                again = v[draw.rand(len(v)) < more[spoken[v]]]
+                lists[n] = [*lists[n], *draw.permutation(np.concatenate([v, again]))]
+            yield n, np.array(lists[n][:size])
+            lists[n] = lists[n][size:]
 
 
-def inputs(batches, b, train=True):
+def some(mask, count):
+    """Indices of count of a mask's places by chance; those of other places when there are less."""
+    return torch.sort(mask + torch.rand(mask.shape, device=device), descending=True)[1][:count]
+
+
+def inputs(batches, b, n, predicted, framed, train=True):
+    """What the net's forward takes, in sizes that depend on n, predicted and framed alone."""
     r = torch.rand(2, len(b), device=device)
-    text, codec, said, after = batches.rows(b, (r[0] < 0.25).long() * train,
-                                            (r[1] < 0.25).long() * train)
+    text, codec, said, after = batches.rows(b, n, ((r[0] < 0.25) & train).long(),
+                                            ((r[1] < 0.25) & train).long())
     heard = codes[said.clamp(min=0)].long()
     if train:
         other = codes[torch.randint(0, len(codes), said.shape, device=device)].long()
@@ -96,13 +123,14 @@ def inputs(batches, b, train=True):
                             heard)
         heard = torch.where(torch.rand(heard.shape, device=device) < a.noise / 2,
                             torch.randint_like(heard, SIZE), heard)
+    heard = torch.where((said >= 0)[..., None], heard, -1)
     after = after.flatten()
-    at, framed = (after != -1).nonzero()[:, 0], (after >= 0).nonzero()[:, 0]
-    if train:  # the code predictor sees a third of the frames
-        framed = framed[torch.randperm(len(framed), device=device)[:max(1, len(framed) // 3)]]
-    goal = after[at]
+    at, frames_at = some(after != -1, predicted), some(after >= 0, framed)
+    goal, frame = after[at], after[frames_at]
     first = torch.where(goal >= 0, codes[goal.clamp(min=0), 0].long(), IDS["codec_eos_token_id"])
-    return text, codec, heard, said >= 0, at, first, framed, codes[after[framed]].long()
+    return (torch.cat([text[..., None], codec[..., None], heard], -1), at,
+            torch.where(goal == -1, -1, first), frames_at,
+            torch.where(frame[:, None] >= 0, codes[frame.clamp(min=0)].long(), -1))
 
 
 def losses(batch):
@@ -111,23 +139,58 @@ def losses(batch):
 
 
 def validate():
-    net.eval()
-    with torch.no_grad():
-        parts = [losses(inputs(batches, held[i:i + 50], False)) for i in range(0, len(held), 50)]
-    net.train()
-    first = float(np.mean([p[0].item() for p in parts]))
-    others = np.mean([p[1].float().cpu().numpy() for p in parts], 0)
-    return f"first {first:.3f} others {others.mean():.3f} hits " \
-           f"{np.mean([p[2].item() for p in parts]):.3f}"
+    """On whole sentences as they are; with gradients recorded, so that nothing compiles anew."""
+    parts = []
+    for i in range(0, len(held), 100):
+        b, n = held[i:i + 100], -(-int(batches.total[held[i:i + 100]].max()) // 32) * 32
+        frames = int(batches.frames[b].sum())
+        b = torch.from_numpy(b).to(device)
+        parts.append([x.detach().float().cpu().numpy() for x in losses(
+            inputs(batches, b, n, frames + len(b), frames, False))])
+    first, others, hits = (np.mean([p[i] for p in parts], 0) for i in range(3))
+    return f"first {first:.4f} others {others.mean():.4f} hits {hits:.4f} sum " \
+           f"{first + (others * WEIGHTS).sum():.4f}"
 
 
-def learn(batch):
-    first, others, hits = losses(batch)
+def step(b, n):
+    """A whole step from a batch's sentences; sizes are those of an average batch and a margin."""
+    mean, spread = batches.told[n]
+    room = mean * len(b) + 4 * spread * len(b) ** 0.5 + 1
+    predicted = min(len(b) * n, int(room + len(b)) // 64 * 64 + 64)
+    framed = max(1, int(SHARE * mean * len(b)))
+    first, others, _ = losses(inputs(batches, b, n, predicted, framed))
     optimizer.zero_grad(set_to_none=True)
-    (first + others.mean()).backward()
+    (first + (others * weights).sum()).backward()
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimizer.step()
-    return first.detach(), others.detach().mean()
+    if muon:
+        muon.step()
+    return torch.stack([first.detach(), others.detach().mean()])
+
+
+class Captured:
+    """Steps replayed from a graph per shape; each is captured at the first batch of its shape."""
+
+    def __init__(self):
+        self.graphs, self.pool = {}, torch.cuda.graph_pool_handle()
+
+    def __call__(self, b, n):
+        if n not in self.graphs:
+            own, side = b.clone(), torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    step(own, n)
+            torch.cuda.current_stream().wait_stream(side)
+            optimizer.zero_grad(set_to_none=True)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self.pool):
+                out = step(own, n)
+            self.graphs[n] = graph, own, out
+        graph, own, out = self.graphs[n]
+        own.copy_(b)
+        graph.replay()
+        return out
 
 
 data = np.load(a.work + "/codes.npz")
@@ -137,35 +200,58 @@ batches = Batches([lines[i] for i in data["line"]], data["speaker"], data["frame
 draw = np.random.RandomState(0)
 shuffled = draw.permutation(len(data["line"]))
 held, chosen = shuffled[:a.validation], shuffled[a.validation:]
-net = Talker(a.dropout).to(device).train()
+net = Talker().to(device).train()
+if a.start:
+    state = torch.load(a.start, map_location=device)
+    net.load_state_dict(state.get("talker", state))
 if a.compile:
+    torch._dynamo.config.recompile_limit = 64
     for stack in (net.model, net.code_predictor.model):
         for layer in stack.layers:
             layer.compile(dynamic=True)
-big = [p for p in net.parameters() if p.ndim >= 2]
-small = [p for p in net.parameters() if p.ndim < 2]
-optimizer = torch.optim.AdamW([{"params": big, "weight_decay": 0.05},
-                               {"params": small, "weight_decay": 0.0}],
-                              lr=a.rate, betas=(0.9, 0.98), fused=device == "cuda")
-stream = batches.order(chosen, draw)
+shapes = batches.shapes(chosen)
+frames = batches.frames.cpu().numpy()
+batches.told = {n: (frames[v].mean(), frames[v].std()) for n, v in shapes.items()}
+rate = torch.tensor(a.rate, device=device)
+weights = torch.tensor(WEIGHTS, device=device)
+inner = [p for stack in (net.model, net.code_predictor.model) for layer in stack.layers
+         for p in layer.parameters() if p.ndim == 2] if a.muon else []
+muon = Muon(inner, rate) if a.muon else None
+rest = [p for p in net.parameters() if not any(p is q for q in inner)]
+optimizer = torch.optim.AdamW([{"params": [p for p in rest if p.ndim >= 2], "weight_decay": 0.05},
+                               {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}],
+                              lr=rate, betas=(0.9, 0.98), fused=device == "cuda",
+                              capturable=device == "cuda")
+learn = Captured() if a.graphs and device == "cuda" else step
+stream = batches.order(shapes, draw)
 print(f"talker: {len(chosen)} sentences, {len(codes)} frames, "
-      f"{sum(p.numel() for p in net.parameters())} weights", flush=True)
-clock, positions, saved = Clock(a.steps, a.seconds), 0, time.time()
-since = time.time()
+      f"{sum(p.numel() for p in net.parameters())} weights, shapes "
+      f"{ {n: len(v) for n, v in shapes.items()} }, held out {validate()}", flush=True)
+for n, v in shapes.items():  # compiles and captures before the clock starts
+    rate.fill_(0.0)
+    learn(torch.from_numpy(np.resize(v, batches.size(n))).to(device), n)
+if device == "cuda":
+    torch.cuda.synchronize()
+print(f"talker: ready {time.strftime('%T')}", flush=True)
+clock, positions, told = Clock(a.steps, a.seconds, a.until), 0, time.time()
 while clock.progress() < 1:
-    for group in optimizer.param_groups:
-        group["lr"] = clock.rate(a.rate, 200, 0.02)
-    batch = inputs(batches, next(stream))
-    first, others = learn(batch)
+    rate.fill_(clock.rate(a.rate, 300, 0.0))
+    n, b = next(stream)
+    b = torch.from_numpy(b)
+    out = learn(b.pin_memory().to(device, non_blocking=True) if device == "cuda" else b, n)
     clock.step += 1
-    positions += batch[0].numel()
-    if clock.step % a.report == 0 or clock.step in (1, 10, 50):
+    positions += len(b) * n
+    if clock.step % 20 == 0 and device == "cuda":
+        torch.cuda.synchronize()  # the clock counts steps done, not steps asked for
+    if time.time() - told > a.report or clock.step in (1, 10, 50):
+        first, others = out.tolist()
+        since = time.time() - told
         print(f"talker: step {clock.step} {clock.elapsed():.0f} s first {first:.3f} others "
-              f"{others:.3f} | {positions / (time.time() - since):.0f} positions/s | held out "
-              f"{validate()}", flush=True)
-        positions, since = 0, time.time()
-    if time.time() - saved > 60:
-        saved = time.time()
+              f"{others:.3f} | {positions / since:.0f} positions/s | held out {validate()}",
+              flush=True)
+        positions, told = 0, time.time()
+        if not np.isfinite(first + others):
+            raise SystemExit("talker: the loss is not finite")
         save(net.state_dict(), a.work + "/talker.pt")
 print(f"talker: {clock.step} steps in {clock.elapsed():.0f} s, held out {validate()}", flush=True)
 save(net.state_dict(), a.work + "/talker.pt")

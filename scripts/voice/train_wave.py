@@ -8,10 +8,11 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-from codec_net import FRAME, Decoder, Discriminator, Encoder, MelLoss
+from codec_net import FRAME, Decoder, Discriminator, Encoder, MelLoss, Snake
 from common import Clock, Speech, arguments, device, save
 
-a = arguments(__doc__, steps=0, seconds=364.0, batch=10, frames=20, gan=0.5)
+a = arguments(__doc__, steps=0, seconds=364.0, batch=10, frames=20, gan=0.5, rate=8e-4,
+              compile=1, until=0.0)
 torch.backends.cudnn.benchmark = True
 encoder, decoder = Encoder().to(device), Decoder().to(device)
 front = torch.load(a.work + "/front.pt", map_location=device)
@@ -19,14 +20,18 @@ encoder.load_state_dict(front["encoder"])
 decoder.load_state_dict(front["decoder"])
 for p in [*encoder.parameters(), *decoder.quantizer.parameters()]:
     p.requires_grad_(False)
+if a.compile:
+    for m in decoder.modules():
+        if isinstance(m, Snake):
+            m.compile(dynamic=True)
 speech, mel_loss, judge = Speech(a.work), MelLoss().to(device), Discriminator().to(device)
 names = [n for n, p in decoder.named_parameters() if p.requires_grad]
 weights = [p for p in decoder.parameters() if p.requires_grad]
 average = [p.detach().clone() for p in weights]
 fused = device == "cuda"
-maker = torch.optim.AdamW(weights, lr=8e-4, betas=(0.8, 0.98), weight_decay=1e-3, fused=fused)
+maker = torch.optim.AdamW(weights, lr=a.rate, betas=(0.8, 0.98), weight_decay=1e-3, fused=fused)
 critic = torch.optim.AdamW(judge.parameters(), lr=3e-4, betas=(0.8, 0.98), fused=fused)
-clock, again, saved = Clock(a.steps, a.seconds), False, time.time()
+clock, again, saved = Clock(a.steps, a.seconds, a.until), False, time.time()
 
 
 def adversarial(x, y):
@@ -57,7 +62,7 @@ while clock.progress() < 1:
     if clock.progress() > 0.3 and not again:
         speech, again = Speech(a.work), True
         print("wave:", speech.told(), flush=True)
-    rate = clock.rate(8e-4, 100, 0.05)
+    rate = clock.rate(a.rate, 100, 0.0)
     for optimizer, top in ((maker, 1.0), (critic, 3e-4)):
         for group in optimizer.param_groups:
             group["lr"] = min(rate, top)
