@@ -2,8 +2,12 @@
 
 WAVES holds 000.wav, 001.wav, ... of the sentences, in order. int8, beam 5, one sentence a call.
 Prints, for each folder, the error with its 95% interval (bootstrap over sentences), and what
-was heard amiss. The words are compared in lower case, without punctuation, digits as words.
+was heard amiss. What was heard is kept in WAVES/heard.json, by the sums of the files, so that a
+second call listens to changed files alone. The words are compared in lower case, without punctuation, digits as words.
 """
+import hashlib
+import json
+import os
 import re
 import sys
 import wave
@@ -42,21 +46,42 @@ def samples_16k(path):
     return np.ascontiguousarray(x, np.float32)
 
 
+class Listener:
+    """Whisper base on one core, asked once for each file."""
+
+    def __init__(self, whisper):
+        self.whisper, self.model = whisper, None
+
+    def hear(self, path, known):
+        with open(path, "rb") as f:
+            key = hashlib.sha256(f.read()).hexdigest()
+        if key not in known:
+            if not self.model:
+                from faster_whisper import WhisperModel
+                self.model = WhisperModel(self.whisper, device="cpu", compute_type="int8",
+                                          cpu_threads=1)
+            heard, _ = self.model.transcribe(samples_16k(path), language="en", beam_size=5,
+                                             condition_on_previous_text=False,
+                                             without_timestamps=True)
+            known[key] = " ".join(s.text.strip() for s in heard)
+        return known[key]
+
+
 def main(whisper, sentences, folders):
-    from faster_whisper import WhisperModel
-    model = WhisperModel(whisper, device="cpu", compute_type="int8", cpu_threads=1)
+    listener = Listener(whisper)
     refs = [line.strip() for line in open(sentences)]
     for folder in folders:
+        cache = folder + "/heard.json"
+        known = json.load(open(cache)) if os.path.exists(cache) else {}
         wrong, total = [], []
         for i, ref in enumerate(refs):
-            heard, _ = model.transcribe(samples_16k(f"{folder}/{i:03d}.wav"), language="en",
-                                        beam_size=5, condition_on_previous_text=False,
-                                        without_timestamps=True)
-            hyp = " ".join(s.text.strip() for s in heard)
+            hyp = listener.hear(f"{folder}/{i:03d}.wav", known)
             wrong.append(errors(words(ref), words(hyp)))
             total.append(len(words(ref)))
             if wrong[-1]:
                 print(f"  {i:3d} {wrong[-1]} {ref} | {hyp}", flush=True)
+        with open(cache, "w") as f:
+            json.dump(known, f)
         wrong, total = np.array(wrong), np.array(total)
         draw = np.random.default_rng(1).integers(0, len(refs), (10000, len(refs)))
         rate = wrong[draw].sum(1) / total[draw].sum(1)

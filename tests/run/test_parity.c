@@ -103,8 +103,9 @@ static void test_voice(void **state) {
         char name[64];
         snprintf(name, sizeof name, "qwen3_tts/voice/en_%d", i);
         og_weights *g = golden_open(name);
+        const char *voice = og_weights_metadata(g, "voice");
         json_t *fields = json_pack("{s:s,s:s,s:s}", "text", og_weights_metadata(g, "text"),
-                                   "voice", "rms", "language", "English");
+                                   "voice", voice ? voice : "rms", "language", "English");
         setup c = {.model = "examples/voice", .threads = 2};
         c.sets[c.n_sets++] = "talker.default_sampling_params.repetition_penalty=1.0";
         rig s;
