@@ -186,7 +186,10 @@ int og__print_json(json_t *j);
 #define OG__PLAN_OPTIONS                                                                 \
     {"model", 'm', OG__VALUE, "DIR", NULL, OG__FILL_DIR, false, "checkpoint folder"},    \
         {"deploy", 'd',           OG__VALUE, "FILE",                                     \
-         NULL,     OG__FILL_FILE, false,     "overlay: where and how it runs"},          \
+         NULL,     OG__FILL_FILE, false,     "overlay: where and how it runs"},  \
+        OG__PLAN_OPTIONS_MORE
+
+#define OG__PLAN_OPTIONS_MORE \
         {"set",     's',                                                                 \
          OG__VALUE, "STAGE.KEY=VALUE",                                                   \
          NULL,      OG__FILL_NONE,                                                       \
@@ -226,6 +229,10 @@ int og__plan_args(og__cli *cli, const char **pipeline);
 /* Overlay keys among the options as flags (room for args.n_given). Their number, or -1
  * when out of memory. */
 int og__key_flags(og__cli *cli, og_overlay_flag *flags);
+/* What a plan is made of, by the options of the command line; it lies in the arena. 0, or an
+ * exit code. */
+int og__plan_options(og__cli *cli, const char *pipeline, bool default_model,
+                     og_plan_options *out);
 /* Compile. Messages are printed unless diags are wanted back. default_model: use the
  * embedded checkpoint when none is named. 0, or an exit code. */
 int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_model,
@@ -233,7 +240,7 @@ int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_mo
 
 /* ---- commands ----------------------------------------------------------------- */
 
-extern const og__cmd og__cmd_run, og__cmd_check, og__cmd_dot, og__cmd_schema,
+extern const og__cmd og__cmd_run, og__cmd_serve, og__cmd_check, og__cmd_dot, og__cmd_schema,
     og__cmd_inspect, og__cmd_hook, og__cmd_voice, og__cmd_bench, og__cmd_completion,
     og__cmd_version, og__cmd_help;
 extern const og__cmd og__cmd_bench_serve, og__cmd_bench_suite;

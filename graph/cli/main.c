@@ -8,7 +8,7 @@
 #define COMMANDS_MAX 16
 
 const og__cmd *const og__cmds[] = {
-    &og__cmd_run,     &og__cmd_check,   &og__cmd_dot,
+    &og__cmd_run,     &og__cmd_serve,   &og__cmd_check,   &og__cmd_dot,
     &og__cmd_schema,  &og__cmd_inspect, &og__cmd_hook, &og__cmd_voice,
     &og__cmd_bench, &og__cmd_completion, &og__cmd_version, &og__cmd_help, NULL,
 };

@@ -80,14 +80,20 @@ static int options(og__cli *cli, const char *pipeline, bool default_model,
     return numbers(cli, o);
 }
 
+int og__plan_options(og__cli *cli, const char *pipeline, bool default_model,
+                     og_plan_options *out) {
+    og__data *data = og_arena_alloc(cli->arena, sizeof *data);
+    if (!data) return og__usage(cli, "out of memory");
+    og__data_find(cli->arena, pipeline, data);
+    return options(cli, pipeline, default_model, data, out);
+}
+
 int og__plan_make(og__cli *cli, const char *pipeline, int flags, bool default_model,
                   og_diags *diags, og_plan **out) {
-    og__data data;
     og_plan_options o;
     og_err err = OG_ERR_INIT;
     *out = NULL;
-    og__data_find(cli->arena, pipeline, &data);
-    int rc = options(cli, pipeline, default_model, &data, &o);
+    int rc = og__plan_options(cli, pipeline, default_model, &o);
     if (rc) return rc;
     og_diags *own = diags ? NULL : og_diags_create();
     og_diags *d = diags ? diags : own;

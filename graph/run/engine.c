@@ -158,6 +158,19 @@ int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *ou
     return ex ? 0 : OG_ENOENT;
 }
 
+og_replica_state og_engine_replica_state(og_engine *e, int stage, int replica) {
+    og_replica_state state = OG_REPLICA_DOWN;
+    int node;
+    pthread_mutex_lock(&e->mu);
+    og_executor *ex = find_replica(e, stage, replica, &node);
+    if (ex && !atomic_load(&ex->dead))
+        state = atomic_load(&ex->lost)      ? OG_REPLICA_REBUILDING
+                : atomic_load(&ex->leaving) ? OG_REPLICA_LEAVING
+                                            : OG_REPLICA_UP;
+    pthread_mutex_unlock(&e->mu);
+    return state;
+}
+
 int og_engine_inject_fault(og_engine *e, int stage, int replica) {
     int node;
     pthread_mutex_lock(&e->mu);

@@ -131,11 +131,22 @@ typedef struct og_engine_stats {
     double load_s;          /* what og_engine_create took */
     int generation;         /* of the plan in force */
     int leaving;            /* executors that are drained */
+    int lost;               /* executors whose device this process has lost for good: their
+                               requests get OG_ELOST, and only a new process helps */
 } og_engine_stats;
 void og_engine_get_stats(og_engine *e, og_engine_stats *out);
 /* Counters of replica r of stage i of the plan, as of the executor's last look. */
 OG_MUST_CHECK int og_engine_node_stats(og_engine *e, int stage, int replica,
                                        og_node_stats *out);
+
+typedef enum og_replica_state {
+    OG_REPLICA_UP,
+    OG_REPLICA_REBUILDING, /* lost, and made anew when its last job has let go */
+    OG_REPLICA_DOWN,       /* that failed too: it stays down */
+    OG_REPLICA_LEAVING
+} og_replica_state;
+/* DOWN for one that does not exist. */
+og_replica_state og_engine_replica_state(og_engine *e, int stage, int replica);
 
 /* For tests and drills: the next step of that replica fails as a lost device would. Its
  * requests get errors, others go on, and the replica is made anew. OG_ENOENT: no such one. */

@@ -1,8 +1,9 @@
-/* Audio out: WAV and raw PCM are our own few bytes, FLAC is libsndfile's. */
+/* Audio out: WAV and raw PCM are our own few bytes, the packed formats are libsndfile's. */
 #include "nodes/media/audio.h"
 
 #include <math.h>
 #include <sndfile.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -29,7 +30,7 @@ const char *og_audio_media_type(og_audio_format f) {
 
 static int unsupported(const char *what, og_err *err) {
     return og_err_set(err, OG_EUNSUPPORTED,
-                      "audio format '%.40s' is not supported (wav, wav_f32, flac, pcm)",
+                      "audio format '%.40s' is not supported (wav, wav_f32, flac, pcm, mp3, opus)",
                       what);
 }
 
@@ -105,7 +106,7 @@ struct og_audio_out {
     og_audio_sink *sink; /* NULL: file */
     void *ctx;
     og__file file;
-    SNDFILE *flac;
+    SNDFILE *packed;
     int64_t at, end;     /* bytes so far: position and length of a file */
     int started, broken; /* the header is out; an error has been reported */
 };
@@ -167,18 +168,31 @@ static sf_count_t vio_tell(void *ctx) {
     return ((og_audio_out *)ctx)->at;
 }
 
-static int open_flac(og_audio_out *o, og_err *err) {
-    SF_VIRTUAL_IO io = {vio_length, vio_seek, vio_read, vio_write, vio_tell};
-    SF_INFO info = {.samplerate = o->rate,
-                    .channels = o->channels,
-                    .format = SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
-    if (!sf_format_check(&info))
-        return og_err_set(err, OG_EUNSUPPORTED, "flac with %d channels at %d Hz",
-                          o->channels, o->rate);
-    o->flac = sf_open_virtual(&io, SFM_WRITE, &info, o);
-    if (!o->flac)
-        return og_err_set(err, OG_EIO, "cannot write flac: %s", sf_strerror(NULL));
-    return 0;
+static bool is_packed(og_audio_format f) {
+    return f == OG_AUDIO_FLAC || f == OG_AUDIO_MP3 || f == OG_AUDIO_OPUS;
+}
+
+int og_audio_opus_rate(int rate) {
+    static const int rates[] = {8000, 12000, 16000, 24000, 48000};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        if (rate <= rates[i]) return rates[i];
+    return 48000;
+}
+
+static int open_packed(og_audio_format f, int rate, int channels, SF_VIRTUAL_IO *io, void *ctx,
+                       SNDFILE **out, og_err *err) {
+    SF_INFO info = {.samplerate = rate, .channels = channels};
+    info.format = f == OG_AUDIO_FLAC  ? SF_FORMAT_FLAC | SF_FORMAT_PCM_16
+                  : f == OG_AUDIO_MP3 ? SF_FORMAT_MPEG | SF_FORMAT_MPEG_LAYER_III
+                                      : SF_FORMAT_OGG | SF_FORMAT_OPUS;
+    bool fits = f != OG_AUDIO_OPUS || og_audio_opus_rate(rate) == rate;
+    if (!fits || !sf_format_check(&info))
+        return og_err_set(err, OG_EUNSUPPORTED, "%s with %d channels at %d Hz",
+                          og_audio_name(f), channels, rate);
+    *out = sf_open_virtual(io, SFM_WRITE, &info, ctx);
+    if (*out) return 0;
+    return og_err_set(err, OG_EUNSUPPORTED, "cannot write %s at %d Hz: %s", og_audio_name(f),
+                      rate, sf_strerror(NULL));
 }
 
 static int create(og_audio_format f, int rate, int channels, og_audio_out **out,
@@ -203,7 +217,9 @@ static int create(og_audio_format f, int rate, int channels, og_audio_out **out,
 static int start(og_audio_out *o, og_err *err) {
     unsigned char h[OG_WAV_HEADER];
     o->started = 1;
-    if (o->format == OG_AUDIO_FLAC) return open_flac(o, err);
+    SF_VIRTUAL_IO io = {vio_length, vio_seek, vio_read, vio_write, vio_tell};
+    if (is_packed(o->format))
+        return open_packed(o->format, o->rate, o->channels, &io, o, &o->packed, err);
     if (!is_wav(o->format)) return 0;
     og_wav_header(h, o->rate, o->channels, sample_bits(o->format),
                   o->format == OG_AUDIO_WAV_F32, UINT32_MAX);
@@ -255,10 +271,10 @@ static int write_shorts(og_audio_out *o, const float *x, size_t n, og_err *err) 
         size_t k = n < BLOCK ? n : BLOCK;
         int rc = 0;
         og_audio_f32_to_s16(x, s, k);
-        if (o->flac) {
-            if (sf_write_short(o->flac, s, (sf_count_t)k) != (sf_count_t)k || o->broken)
-                rc = og_err_set(err, OG_EIO, "cannot write flac: %s",
-                                sf_strerror(o->flac));
+        if (o->packed) {
+            if (sf_write_short(o->packed, s, (sf_count_t)k) != (sf_count_t)k || o->broken)
+                rc = og_err_set(err, OG_EIO, "cannot write the audio: %s",
+                                sf_strerror(o->packed));
         } else {
             for (size_t i = 0; i < k; i++) put16(buf + 2 * i, (uint16_t)s[i]);
             rc = put(o, buf, 2 * k, err);
@@ -298,11 +314,11 @@ static int finish(og_audio_out *o, og_err *err) {
         int rc = start(o, err);
         if (rc < 0) return rc;
     }
-    if (o->flac) {
-        int rc = sf_close(o->flac);
-        o->flac = NULL;
+    if (o->packed) {
+        int rc = sf_close(o->packed);
+        o->packed = NULL;
         if (rc || o->broken)
-            return og_err_set(err, OG_EIO, "cannot write flac: %s", sf_error_number(rc));
+            return og_err_set(err, OG_EIO, "cannot write the audio: %s", sf_error_number(rc));
         return 0;
     }
     if (o->sink || !is_wav(o->format)) return 0;
@@ -325,7 +341,7 @@ int og_audio_commit(og_audio_out *o, og_err *err) {
 void og_audio_abort(og_audio_out *o) {
     if (!o) return;
     o->broken = 1; /* what closing would still write is not wanted */
-    if (o->flac) sf_close(o->flac);
+    if (o->packed) sf_close(o->packed);
     og__file_abort(&o->file);
     og_free(o);
 }
@@ -373,18 +389,13 @@ static sf_count_t mem_tell(void *ctx) {
     return ((memory *)ctx)->at;
 }
 
-static int encode_flac(int rate, int channels, const float *samples, size_t frames,
-                       og_str *out, og_err *err) {
+static int encode_packed(og_audio_format format, int rate, int channels, const float *samples,
+                         size_t frames, og_str *out, og_err *err) {
     memory m = {.out = out, .base = out->len};
     SF_VIRTUAL_IO io = {mem_length, mem_seek, vio_read, mem_write, mem_tell};
-    SF_INFO info = {.samplerate = rate,
-                    .channels = channels,
-                    .format = SF_FORMAT_FLAC | SF_FORMAT_PCM_16};
-    SNDFILE *f =
-        sf_format_check(&info) ? sf_open_virtual(&io, SFM_WRITE, &info, &m) : NULL;
-    if (!f)
-        return og_err_set(err, OG_EUNSUPPORTED, "flac with %d channels at %d Hz",
-                          channels, rate);
+    SNDFILE *f;
+    int rc = open_packed(format, rate, channels, &io, &m, &f, err);
+    if (rc < 0) return rc;
     size_t n = frames * (size_t)channels;
     og_audio_out shape = {.channels = channels};
     int ok = 1;
@@ -398,7 +409,7 @@ static int encode_flac(int rate, int channels, const float *samples, size_t fram
     }
     ok = sf_close(f) == 0 && ok;
     if (out->oom) return og_err_set(err, OG_ENOMEM, "no memory for a clip");
-    return ok ? 0 : og_err_set(err, OG_EIO, "cannot write flac");
+    return ok ? 0 : og_err_set(err, OG_EIO, "cannot write %s", og_audio_name(format));
 }
 
 int og_audio_encode(og_audio_format f, int rate, int channels, const float *samples,
@@ -407,9 +418,9 @@ int og_audio_encode(og_audio_format f, int rate, int channels, const float *samp
     size_t base = out->len;
     int rc = create(f, rate, channels, &o, err);
     if (rc < 0) return rc;
-    if (f == OG_AUDIO_FLAC) {
+    if (is_packed(f)) {
         og_audio_abort(o);
-        return encode_flac(rate, channels, samples, frames, out, err);
+        return encode_packed(f, rate, channels, samples, frames, out, err);
     }
     o->sink = to_memory;
     o->ctx = out;

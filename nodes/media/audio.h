@@ -36,9 +36,12 @@ extern "C" {
     X(OG_AUDIO_WAV, "wav", "audio/wav", "wav")           \
     X(OG_AUDIO_WAV_F32, "wav_f32", "audio/wav", "wav")   \
     X(OG_AUDIO_FLAC, "flac", "audio/flac", "flac")       \
-    X(OG_AUDIO_PCM, "pcm", "audio/pcm", "pcm")
+    X(OG_AUDIO_PCM, "pcm", "audio/pcm", "pcm")           \
+    X(OG_AUDIO_MP3, "mp3", "audio/mpeg", "mp3")          \
+    X(OG_AUDIO_OPUS, "opus", "audio/ogg", "opus")
 
-/* 16 bits little endian, but for WAV_F32. PCM has no header. */
+/* 16 bits little endian, but for WAV_F32. PCM has no header. OPUS is Ogg, and knows only the
+ * rates of og_audio_opus_rate. */
 #define OG_AUDIO_ENUM(name, text, type, ext) name,
 typedef enum og_audio_format {
     OG_AUDIO_LIST(OG_AUDIO_ENUM) OG_AUDIO_COUNT
@@ -105,6 +108,14 @@ void og_audio_clear(og_audio *a);
  * silence. *y is the caller's (og_free). */
 int og_audio_resample(const float *x, int64_t n, int from, int to, float **y, int64_t *m,
                       og_err *err) OG_MUST_CHECK;
+
+/* The nearest rate, not below, that Opus codes; 48000 at most. */
+int og_audio_opus_rate(int rate);
+
+/* Mono at another speed and the same pitch: *m = round(n / speed) samples. *y is the caller's
+ * (og_free). OG_EINVAL for a speed below 0.1 or above 10. */
+int og_audio_stretch(const float *x, int64_t n, int rate, double speed, float **y, int64_t *m,
+                     og_err *err) OG_MUST_CHECK;
 
 #ifdef __cplusplus
 }
