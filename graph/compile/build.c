@@ -90,6 +90,8 @@ static int open_overlay(og__build *b, const char *platform, og_err *err) {
         .sets = o->sets,
         .n_sets = o->n_sets,
         .stage_overrides = o->stage_overrides,
+        .asked = o->asked,
+        .asked_arg = o->asked_arg,
     };
     return og_overlay_load(&oo, b->diags, &b->overlay, err);
 }

@@ -70,6 +70,9 @@ typedef struct og_plan_options {
     bool greedy;         /* no sampling in any stage, whatever the overlay says */
     int max_tokens;      /* > 0: bounds every decoder */
     size_t memory_limit; /* bytes of host memory the plan may take; 0: the machine's */
+    void (*asked)(void *arg, const char *path); /* of each file of the overlay, before it is
+                                                   read; NULL */
+    void *asked_arg;
     og_plan_registry registry;
 } og_plan_options;
 #define OG_PLAN_OPTIONS_INIT                                                             \

@@ -19,6 +19,7 @@ typedef struct reload {
     og_executor **drained;   /* of the engine's, those that have no place in it */
     int n_drained;
     og_reload_outcome outcome;
+    bool takes; /* the new plan takes the place of the old */
     int number, generation;
 } reload;
 
@@ -62,15 +63,14 @@ static void put_record(og_engine *e, json_t *record) {
 }
 
 static void record(reload *l, const og_err *err) {
-    bool applied = l->outcome == OG_RELOADED_LIVE || l->outcome == OG_RELOADED_ROLLING;
-    int n = applied ? l->plan->n_groups : 0;
+    int n = l->takes ? l->plan->n_groups : 0;
     json_t *started = names_json(l->executors, l->started, n);
-    json_t *drained = names_json(l->drained, NULL, applied ? l->n_drained : 0);
+    json_t *drained = names_json(l->drained, NULL, l->takes ? l->n_drained : 0);
     put_record(l->e, json_pack("{s:i,s:o,s:s,s:s,s:i,s:f,s:s?,s:o,s:o,s:o}", "number",
                                l->number, "time", now_json(), "cause", l->cause, "outcome",
                                og_reload_outcome_name(l->outcome), "generation",
                                l->generation, "seconds", og__now() - l->began, "error",
-                               applied ? NULL : err->msg, "changes",
+                               l->takes ? NULL : err->msg, "changes",
                                og_plan_changes_json(&l->changes), "started", started,
                                "drained", drained));
 }
@@ -302,7 +302,7 @@ static void take_over(reload *l) {
     og_executor **executors = e->executors;
     pthread_mutex_lock(&e->mu);
     e->plan = og_plan_ref(l->plan);
-    l->generation = ++e->generation;
+    e->generation++;
     e->executors = l->executors;
     e->n_executors = l->plan->n_groups;
     for (int g = 0; g < l->plan->n_groups; g++)
@@ -315,7 +315,6 @@ static void take_over(reload *l) {
         atomic_store(&ex->leaving, true);
         og__executor_kick(ex);
     }
-    l->outcome = l->n_drained ? OG_RELOADED_ROLLING : OG_RELOADED_LIVE;
     pthread_mutex_unlock(&e->mu);
     og__front_freed(e, NULL); /* there may be room where there was none */
     og_free(executors);
@@ -342,31 +341,45 @@ static int apply(reload *l, og_err *err) {
     }
     if (rc == 0) rc = start_reaper(l, err);
     if (rc == 0) rc = start_replicas(l, err);
+    if (rc < 0) return rc;
+    l->takes = true;
+    l->outcome = OG_RELOADED_LIVE;
+    for (int g = 0; g < l->plan->n_groups; g++)
+        if (l->started[g]) l->outcome = OG_RELOADED_DONE;
+    if (l->n_drained) l->outcome = OG_RELOADED_ROLLING;
+    return 0;
+}
+
+/* Put on record before it happens: a drained replica may be gone, and that be told, at once. */
+static void finish(reload *l, const og_err *err) {
+    if (l->outcome == OG_RELOADED_SAME) return;
+    l->number = next_number(l->e);
+    l->generation = l->e->generation + (l->takes ? 1 : 0);
+    record(l, err);
+    if (l->takes) take_over(l);
+}
+
+int og__engine_reload(og_engine *e, const og_plan *plan, const char *cause,
+                      og_reload_outcome *outcome, og_str *text, og_err *err) {
+    pthread_mutex_lock(&e->reload_mu);
+    reload l = {.e = e, .plan = plan, .cause = cause, .began = og__now()};
+    int rc = apply(&l, err);
+    finish(&l, err);
+    if (text) og_plan_changes_print(&l.changes, text);
+    if (!l.takes) og_free(l.executors);
+    og_free(l.started);
+    og_free(l.drained);
+    og_plan_changes_free(&l.changes);
+    pthread_mutex_unlock(&e->reload_mu);
+    *outcome = l.outcome;
     return rc;
 }
 
 int og_engine_reload(og_engine *e, const og_plan *plan, const char *cause,
                      og_reload_outcome *outcome, og_err *err) {
     og_err own = OG_ERR_INIT;
-    pthread_mutex_lock(&e->reload_mu);
-    reload l = {.e = e, .plan = plan, .cause = cause, .began = og__now()};
-    l.generation = e->generation;
-    int rc = apply(&l, &own);
-    bool takes = rc == 0 && l.outcome != OG_RELOADED_SAME;
-    if (l.outcome != OG_RELOADED_SAME) l.number = next_number(e);
-    if (takes) {
-        l.outcome = l.n_drained ? OG_RELOADED_ROLLING : OG_RELOADED_LIVE;
-        l.generation++;
-    }
-    /* Before it happens: a drained replica may be gone, and told so, at once. */
-    if (l.outcome != OG_RELOADED_SAME) record(&l, &own);
-    if (takes) take_over(&l);
-    else og_free(l.executors);
-    og_free(l.started);
-    og_free(l.drained);
-    og_plan_changes_free(&l.changes);
-    pthread_mutex_unlock(&e->reload_mu);
-    if (outcome) *outcome = l.outcome;
+    og_reload_outcome ignored;
+    int rc = og__engine_reload(e, plan, cause, outcome ? outcome : &ignored, NULL, &own);
     if (rc < 0 && err && !err->code) *err = own;
     return rc;
 }

@@ -40,7 +40,8 @@ typedef enum og_reload_outcome {
     OG_RELOADED_SAME,    /* nothing differs */
     OG_RELOADED_LIVE,    /* the new plan is in force */
     OG_RELOADED_ROLLING, /* so it is, and old replicas are being drained */
-    OG_RELOADED_DONE,    /* they are gone: what ROLLING becomes in the record */
+    OG_RELOADED_DONE,    /* they are gone: what ROLLING becomes in the record; at once where
+                            replicas came and none had to go */
     OG_RELOADED_REFUSED, /* needs a restart */
     OG_RELOADED_INVALID, /* the files do not make a plan */
     OG_RELOADED_FAILED   /* a replica did not start, or memory is out */
@@ -49,7 +50,7 @@ const char *og_reload_outcome_name(og_reload_outcome outcome); /* "live", "refus
 
 /* Apply a plan. Takes a reference of its own where it does. cause is kept for the record:
  * "overlay.yaml", "SIGHUP", "POST /v1/reload". *outcome may be NULL. Blocks while replicas
- * load; requests are served meanwhile. Returns 0 with SAME, LIVE, ROLLING; else OG_EUNSUPPORTED
+ * load; requests are served meanwhile. Returns 0 with SAME, LIVE, ROLLING, DONE; else OG_EUNSUPPORTED
  * (REFUSED), or why a replica did not start, with OG_ELIMIT where old and new replicas do not
  * fit into memory together. */
 OG_MUST_CHECK int og_engine_reload(og_engine *e, const og_plan *plan, const char *cause,

@@ -264,6 +264,7 @@ struct og_executor {
     atomic_bool unloaded;    /* they are gone */
     atomic_bool lost; /* a step failed as a whole */
     atomic_bool dead; /* and its nodes could not be made anew */
+    atomic_bool device_lost; /* nor will they ever be in this process */
     atomic_int fault; /* injected: node index + 1 that fails in its next step */
 };
 
@@ -332,6 +333,10 @@ struct og_engine {
 /* Start the records and end the draining (reload.c). */
 OG_MUST_CHECK int og__reloads_init(og_engine *e, og_err *err);
 void og__reloads_clear(og_engine *e);
+
+/* og_engine_reload that also appends the changes, as printed; text may be NULL. */
+OG_MUST_CHECK int og__engine_reload(og_engine *e, const og_plan *plan, const char *cause,
+                                    og_reload_outcome *outcome, og_str *text, og_err *err);
 
 void *og__front_main(void *engine);
 /* Queue a wave of a request; first: before others, since it was admitted already. */

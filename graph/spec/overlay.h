@@ -62,6 +62,9 @@ typedef struct og_overlay_opts {
     const char *const *sets; /* "talker.max_num_seqs=8", "async_chunk=false" */
     int n_sets;
     const char *stage_overrides; /* JSON {"0" or "talker": {key: value}}, or NULL */
+    void (*asked)(void *arg, const char *path); /* of each file before it is read, whether
+                                                   it is there or not; NULL */
+    void *asked_arg;
 } og_overlay_opts;
 
 typedef struct og_overlay og_overlay;

@@ -121,6 +121,7 @@ static int read_layer(og__overlaying *o, const char *path, const og_yaml_node *a
                       og_err *err) {
     og_err why = OG_ERR_INIT;
     const og_yaml_node *root;
+    if (o->opts->asked) o->opts->asked(o->opts->asked_arg, path);
     int rc = og_yaml_load(path, o->a, o->d, &root, &why);
     if (rc == OG_ENOENT || rc == OG_EIO) {
         const char *full = absolute(path, o->a);

@@ -17,6 +17,8 @@ enum { STUB_OK, STUB_FAIL, STUB_LOSE, STUB_HANG };
 #define STUB_SPI 480 /* samples per token */
 #define STUB_FAIL_AT 3
 #define STUB_TOLD 4096
+#define STUB_BYTES 4096 /* of state, as the plan has it */
+#define STUB_GENERATION 100000
 #define STUB_WINDOW 72 /* tokens that stub_sum looks back on */
 
 typedef struct stub_slot {
@@ -36,6 +38,8 @@ typedef struct stub_node {
 } stub_node;
 
 static atomic_int stub_in_use; /* slots held over all stub nodes */
+static atomic_int stub_nodes; /* that live */
+static atomic_int stub_unmakeable; /* nodes that cannot be made, from now on */
 static atomic_int stub_admits; /* jobs that nodes have admitted, ever */
 static atomic_int stub_n_told; /* prompts that sources were fed, and whose they were */
 static _Atomic uint64_t stub_told[STUB_TOLD];
@@ -85,6 +89,7 @@ static inline void stub_gate_let(stub_gate *g, int n) {
 static inline int stub_create(const og_node_cfg *cfg, og_node **out, og_err *err);
 
 static inline void stub_destroy(og_node *n) {
+    atomic_fetch_sub(&stub_nodes, 1);
     og_free(n);
 }
 
@@ -139,7 +144,8 @@ static inline int stub_feed(og_node *n, og_job *job, int port, og_chunk *c, og_e
     return 0;
 }
 
-/* Two tokens a step: token i of a job is stamp * 1000 + i. */
+/* Two tokens a step: token i of a job is stamp * 1000 + i. Jobs whose top_k is a multiple of
+ * STUB_GENERATION add that: samples then tell by which settings they were made. */
 static inline int stub_source_step(og_node *n, og_step_info *info, og_err *err) {
     stub_node *node = (stub_node *)n;
     stub_gate_pass(&stub_source_gate);
@@ -161,7 +167,9 @@ static inline int stub_source_step(og_node *n, og_step_info *info, og_err *err) 
         og_out *out = s->job->out[1];
         if (og_out_reserve(out, k, &view) < 0) continue;
         for (int t = 0; t < k; t++)
-            ((int32_t *)view.data)[t] = s->stamp * 1000 + s->given + t;
+            ((int32_t *)view.data)[t] = s->stamp * 1000 + s->given + t +
+                                        s->job->sampling.top_k / STUB_GENERATION *
+                                            STUB_GENERATION;
         s->given += k;
         bool last = s->given >= s->n;
         if (last) s->given = -1;
@@ -226,11 +234,14 @@ static const og_node_api stub_voc_api = {stub_create,   stub_destroy, stub_fits,
                                          stub_retire,   stub_stats,   stub_measure};
 
 static inline int stub_create(const og_node_cfg *cfg, og_node **out, og_err *err) {
+    if (atomic_load(&stub_unmakeable))
+        return og_err_set(err, OG_EDEVICE, "the device is not there");
     stub_node *n = og_calloc(1, sizeof *n);
     if (!n) return og_err_set(err, OG_ENOMEM, "no memory");
     n->base.api = cfg->arch->kind == OG_KIND_AR ? &stub_source_api : &stub_voc_api;
     n->base.cfg = *cfg;
     n->n_slots = cfg->max_seqs < STUB_SLOTS ? cfg->max_seqs : STUB_SLOTS;
+    atomic_fetch_add(&stub_nodes, 1);
     *out = &n->base;
     return 0;
 }
@@ -246,6 +257,7 @@ static inline int stub_plan(const og_arch *a, const og_node_cfg *cfg, og_node_pl
     out->out_dtype[1] = voc ? OG_F32 : OG_I32;
     out->out_width[1] = 1;
     out->rate = voc ? 24000 : 0;
+    out->state_bytes = STUB_BYTES;
     return 0;
 }
 

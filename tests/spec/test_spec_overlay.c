@@ -480,8 +480,8 @@ static void test_changes(void **state) {
         " dtype: float16, default_sampling_params: {top_k: 1, seed: 3}}\n");
     assert_int_equal(og_overlay_diff(first, ov, note_change, &s), 0);
     assert_string_equal(s.data,
-                        "0.max_num_seqs 11 1\n0.devices 10 2\n0.dtype 11 0\n"
-                        "0.default_sampling_params.seed 11 1\n0.num_replicas 01 2\n"
+                        "0.max_num_seqs 11 2\n0.devices 10 3\n0.dtype 11 0\n"
+                        "0.default_sampling_params.seed 11 1\n0.num_replicas 01 3\n"
                         "async_chunk 11 1\n");
     og_str_free(&s);
     og_overlay_destroy(first);
