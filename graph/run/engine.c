@@ -117,8 +117,10 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
 }
 
 void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
-    int leaving = 0;
+    int leaving = 0, lost = 0;
     pthread_mutex_lock(&e->mu);
+    for (int i = 0; i < e->n_executors; i++)
+        lost += atomic_load(&e->executors[i]->device_lost);
     for (og_executor *ex = e->leaving; ex; ex = ex->next) leaving++;
     *out = (og_engine_stats){.requests = e->n_requests,
                              .queued = e->n_queue,
@@ -129,7 +131,8 @@ void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
                              .rebuilt = atomic_load(&e->rebuilt),
                              .load_s = e->load_s,
                              .generation = e->generation,
-                             .leaving = leaving};
+                             .leaving = leaving,
+                             .lost = lost};
     pthread_mutex_unlock(&e->mu);
 }
 

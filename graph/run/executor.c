@@ -127,6 +127,10 @@ static void drain(og_executor *ex) {
 static void lose(og_executor *ex, int node, const og_err *err) {
     og_err e = *err;
     og_err_node(&e, ex->nodes[node]->cfg.stage);
+    if (og_device_lost(ex->dev)) {
+        e.code = OG_ELOST;
+        atomic_store(&ex->device_lost, true);
+    }
     atomic_store(&ex->lost, true);
     og__engine_fail_bound(ex->e, ex, &e);
 }
@@ -176,12 +180,12 @@ static int create_nodes(og_executor *ex, og_err *err) {
     return rc;
 }
 
-/* A lost replica is made anew once its last job has let go. Where that fails it stays down;
- * the other replicas serve on. */
+/* A lost replica is made anew once its last job has let go. Where that fails it stays down, as
+ * it does when the process has lost the device; the other replicas serve on. */
 static void rebuild(og_executor *ex) {
     og_err err = OG_ERR_INIT;
     destroy_nodes(ex);
-    if (create_nodes(ex, &err) < 0) {
+    if (atomic_load(&ex->device_lost) || create_nodes(ex, &err) < 0) {
         atomic_store(&ex->dead, true);
         og__front_freed(ex->e, NULL);
         return;

@@ -82,6 +82,11 @@ int og__cuda_sticky(cudaError_t e);
 /* Check a launch that was just made; waits for it when tracing. */
 int og__cuda_launched(og_exec *ex, const char *op, cudaError_t e);
 
+#ifdef OG_CUDA_INJECT
+/* Of a test: called after each launch in RUN mode, it may make the next thing fail. */
+cudaError_t og__cuda_inject(const char *op, cudaStream_t stream);
+#endif
+
 /* device.c */
 int og__cuda_open(og_device *dev, og_err *err);
 void og__cuda_close(og_device *dev);

@@ -51,13 +51,22 @@ int og__cuda_fail(og_exec *ex, const char *op, cudaError_t e) {
 
 int og__cuda_launched(og_exec *ex, const char *op, cudaError_t e) {
     og__cuda_exec *c = og__cuda_exec_of(ex);
+#ifdef OG_CUDA_INJECT
+    if (e == cudaSuccess && ex->mode == OG_RUN) e = og__cuda_inject(op, c->stream);
+#endif
     if (e == cudaSuccess && c->trace && ex->mode == OG_RUN)
         e = cudaStreamSynchronize(c->stream);
     return e == cudaSuccess ? 0 : og__cuda_fail(ex, op, e);
 }
 
+/* Others on the same GPU may have lost it: the driver knows. */
 int og__cuda_lost(const og_device *dev) {
-    return og__cuda_device_of(dev)->lost;
+    og__cuda_device *d = og__cuda_device_of(dev);
+    if (d->lost) return 1;
+    cudaError_t e = cudaSetDevice(dev->index);
+    if (e == cudaSuccess) e = cudaStreamQuery(d->io);
+    if (e != cudaSuccess) (void)cudaGetLastError();
+    return og__cuda_sticky(e);
 }
 
 static int no_device(og_device *dev, cudaError_t e, int count, og_err *err) {
