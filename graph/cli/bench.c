@@ -26,18 +26,19 @@ void og__bench_progress(void *label, int done, int failed, int active, int n) {
 void og__bench_progress_clear(void) { fprintf(stderr, "\r\033[K"); }
 
 static const og__opt options[] = {{0}};
-static const og__cmd *const subs[] = {&og__cmd_bench_serve, NULL};
+static const og__cmd *const subs[] = {&og__cmd_bench_serve, &og__cmd_bench_suite, NULL};
 static const char *const examples[] = {
     "omni-graph bench serve --max-concurrency 8 --num-prompts 80",
+    "omni-graph bench suite test_tts.json",
     NULL,
 };
 
 const og__cmd og__cmd_bench = {
     .name = "bench",
-    .usage = "serve ...",
-    .brief = "measure a running server",
+    .usage = "serve|suite ...",
+    .brief = "measure a running server, or run a performance suite",
     .options = options,
-    .words = "serve",
+    .words = "serve|suite",
     .min_pos = 1,
     .max_pos = 1,
     .examples = examples,

@@ -8,7 +8,7 @@
 #include "graph/cli/bench_cli.h"
 #include "graph/spec/schema.h"
 
-#define DEFAULT_URL "http://127.0.0.1:8091"
+#define DEFAULT_URL "http://127.0.0.1:8000"
 #define SPEECH "/v1/audio/speech"
 #define N_DEFAULT 1000
 
@@ -58,7 +58,7 @@ static int read_url(serve *s) {
         return og__usage(s->cli, "--base-url says host and port already");
     if (!url && (host || port))
         url = og_arena_printf(s->cli->arena, strchr(host ? host : "", ':') ? "[%s]:%s" : "%s:%s",
-                              host ? host : "127.0.0.1", port ? port : "8091");
+                              host ? host : "127.0.0.1", port ? port : "8000");
     if (og__url_parse(url ? url : DEFAULT_URL, &s->b.load.url, &err) < 0)
         return og__report(&err);
     /* Clients are told a base with /v1, servers one without: both mean the same. */
@@ -400,7 +400,7 @@ static const char *const examples[] = {
     "omni-graph bench serve -c 8 -n 80 --voice Vivian --language English",
     "omni-graph bench serve -r 20 -n 1000 --frames text --goodput \"ttfp:50 underrun:0\" -o "
     "r.json",
-    "omni-graph bench serve --base-url http://10.0.0.7:8000/v1 --stream sse --dataset texts.txt",
+    "omni-graph bench serve --base-url http://10.0.0.7:8091/v1 --stream sse --dataset texts.txt",
     NULL,
 };
 

@@ -1,0 +1,50 @@
+/* What a suite gave: one JSON value, from which the CSV and the HTML page are made.
+ *
+ * {"suite", "date", "hardware", "program", "tolerance", "entries": [{"test_name", "model",
+ *  "skipped": reason or null, "server": words, "start_s", "runs": [{"task", "phase", "dataset",
+ *  "request_rate", "max_concurrency", "skipped", "verdict": "pass|fail|skipped",
+ *  "baseline": [{"metric", "baseline", "value", "verdict"}], "result": {...}}]}],
+ *  "totals": {...}} */
+#ifndef OG_CLI_BENCH_REPORT_H
+#define OG_CLI_BENCH_REPORT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "kernels/base/alloc.h"
+
+/* One line a run: what it was, and its main figures. */
+void og__report_csv(const json_t *report, og_str *out);
+/* A page that needs nothing else: tables and SVG plots. */
+void og__report_html(const json_t *report, og_str *out);
+/* The same in a few lines of text. */
+void og__report_text(const json_t *report, og_str *out);
+
+/* ---- plots (plot.c) ----------------------------------------------------------- */
+
+#define OG__PLOT_SERIES_MAX 8
+#define OG__PLOT_POINTS_MAX 64
+
+typedef struct og__series {
+    const char *name; /* borrowed */
+    double x[OG__PLOT_POINTS_MAX], y[OG__PLOT_POINTS_MAX];
+    int n;
+    bool reference; /* someone else's figures: dashed and grey */
+} og__series;
+
+typedef struct og__plot {
+    const char *title, *x_label;
+    og__series series[OG__PLOT_SERIES_MAX];
+    int n;
+} og__plot;
+
+/* A series by name, made if it is not there. NULL when there are too many. */
+og__series *og__plot_series(og__plot *p, const char *name, bool reference);
+void og__series_add(og__series *s, double x, double y);
+/* An <svg> with logarithmic x where it spans a factor of 8, and y from 0. Nothing when there is
+ * no point. */
+void og__plot_svg(const og__plot *p, og_str *out);
+/* Text with &, <, > and quotes made harmless. */
+void og__html(const char *text, og_str *out);
+
+#endif
