@@ -247,6 +247,32 @@ static void row(const og_key *key, og_str *out) {
     og_str_add(out, " |\n");
 }
 
+/* Keys of one kind of reload, each named once. */
+static void reload_row(const og_key *keys, int n, og_reload reload, const char *words,
+                       og_str *out) {
+    const char *comma = "";
+    og_str_addf(out, "| %s | ", words);
+    for (int i = 0; i < n; i++) {
+        int idle = OG_KEY_UNSUPPORTED | OG_KEY_IGNORED | OG_KEY_REMOVED;
+        bool named = keys[i].reload != reload || (keys[i].flags & idle);
+        for (int k = 0; k < i && !named; k++)
+            named = keys[k].reload == reload && !strcmp(keys[k].name, keys[i].name);
+        if (named) continue;
+        og_str_addf(out, "%s`%s`", comma, keys[i].name);
+        comma = ", ";
+    }
+    og_str_add(out, " |\n");
+}
+
+static void reload_table(const og_key *keys, int n, og_str *out) {
+    og_str_add(out, "\n## Reload\n\n| what a change needs | keys, with all below them |\n"
+                    "|---|---|\n");
+    reload_row(keys, n, OG_RELOAD_LIVE, "live", out);
+    reload_row(keys, n, OG_RELOAD_LOADED, "live up to what was loaded, rolling beyond", out);
+    reload_row(keys, n, OG_RELOAD_ROLLING, "rolling", out);
+    og_str_add(out, "| nothing | keys without effect |\n| a restart | all others |\n");
+}
+
 void og_schema_markdown(og_schema schema, og_str *out) {
     int n;
     const og_key *keys = og_keys(schema, &n);
@@ -266,4 +292,5 @@ void og_schema_markdown(og_schema schema, og_str *out) {
             }
         }
     }
+    if (schema == OG_SCHEMA_OVERLAY) reload_table(keys, n, out);
 }
