@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <libwebsockets.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +17,7 @@
 #define WRITE_MAX 32768  /* bytes of one write on HTTP/1 */
 #define FRAME_MAX 16000  /* and of one HTTP/2 frame */
 #define HEADERS_MAX 4096 /* of an answer */
+#define SNDBUF_MAX (1 << 20)
 #define ACCEPTS_MAX 64   /* between two looks at the others */
 
 typedef struct session {
@@ -160,7 +164,13 @@ static bool answer_early(og__call *c, const char *authorization, const char *all
     return true;
 }
 
+/* The request is complete. It is told again while the next one already waits behind it: that
+ * one is then left in the socket until this one is answered. */
 static void dispatch(og__call *c) {
+    if (c->t_body > 0) {
+        c->held = !c->h2 && lws_rx_flow_control(c->wsi, 0) == 0;
+        return;
+    }
     lws_set_timeout(c->wsi, NO_PENDING_TIMEOUT, 0);
     c->t_body = og__clock();
     if (!c->early) og__call_kick(c);
@@ -208,7 +218,7 @@ static int on_request(struct lws *wsi, session *ses, og_server *s) {
     bool old = !strcmp(text, "HTTP/1.0");
     c->close_after = old;
     c->chunked = !c->h2 && !old;
-    custom_header(wsi, "expect:", text, sizeof text);
+    copy_header(wsi, WSI_TOKEN_HTTP_EXPECT, text, sizeof text);
     bool expects = !strcasecmp(text, "100-continue");
     copy_header(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, text, sizeof text);
     bool given;
@@ -368,6 +378,7 @@ static int on_writable(struct lws *wsi, session *ses, og_server *s) {
         lost(s, c);
         return -1;
     }
+    if (c->held) lws_rx_flow_control(wsi, 1);
     detach(s, c);
     return rc < 0 || lws_http_transaction_completed(wsi) ? -1 : 0;
 }
@@ -383,16 +394,28 @@ static bool is_stalled(og__call *c, double now) {
     return limit > 0 && waiting && now - c->t_progress > limit;
 }
 
+/* Whether the client of a connection that is not read has closed it. */
+static bool hung_up(og__call *c) {
+    struct pollfd p = {.fd = lws_get_socket_fd(c->wsi), .events = POLLRDHUP};
+    return c->held && poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+static void drop(og_server *s, og__call *c) {
+    struct lws *wsi = c->wsi;
+    lost(s, c);
+    lws_set_timeout(wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+}
+
 static void check_times(og_server *s) {
     double now = og__clock();
     for (og__call *c = s->live, *next; c; c = next) {
         next = c->next;
-        if (is_stalled(c, now)) {
-            struct lws *wsi = c->wsi;
+        bool stalled = is_stalled(c, now);
+        if (stalled)
             snprintf(c->error, sizeof c->error, "the client did not read for %g s",
                      s->opts.stall_timeout);
-            lost(s, c);
-            lws_set_timeout(wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+        if (stalled || hung_up(c)) {
+            drop(s, c);
             continue;
         }
         double own = (double)atomic_load(&c->limit_us) * 1e-6, limit = s->opts.request_timeout;
@@ -418,12 +441,15 @@ static bool is_drained(og_server *s) {
 static int on_listener(struct lws *wsi, og_server *s) {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
+        int room = s->opts.outbox < SNDBUF_MAX ? (int)s->opts.outbox : SNDBUF_MAX;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
             s->paused = true; /* the tick looks again */
             lws_rx_flow_control(wsi, 0);
         }
         if (fd < 0) return 0;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        /* Else the system would keep megabytes for a client that does not read. */
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
         if (s->connections >= s->opts.max_connections) {
             close(fd);
             continue;

@@ -117,6 +117,7 @@ struct og__call {
     struct lws *wsi;
     void *session;
     og__call *prev, *next;
+    bool held; /* the connection is not read: another request waits behind this one */
     bool head_sent, chunked, close_after, h2, early; /* early: answered before its body */
     int64_t sent;
     double t_progress;

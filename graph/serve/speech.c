@@ -155,9 +155,21 @@ static int take_items(og__call *c, job *j, const og_event *ev, og_err *err) {
 
 /* ---- ends -------------------------------------------------------------------------------------- */
 
+/* Messages begin with the pipeline's name of the field; the client knows the API's. */
+static void say_api_name(og_err *err, const char *param) {
+    size_t n = strlen(err->field);
+    if (!param || strncmp(err->msg, err->field, n) || err->msg[n] != ':') return;
+    char text[OG_ERR_MSG_MAX];
+    snprintf(text, sizeof text, "%.64s%.900s", param, err->msg + n);
+    memcpy(err->msg, text, sizeof text);
+}
+
 static void fail(og__call *c, job *j, const og_err *err) {
     const char *code, *param = err->field[0] ? og__api_name(err->field) : NULL;
     int status = og__status_of(err->code, &code);
+    og_err told = *err;
+    say_api_name(&told, param);
+    err = &told;
     if (j->out && j->ask.delivery == OG__SSE) {
         json_t *e = og__error_json(status, param, code, err->msg);
         put_event(c, json_pack("{s:s, s:o, s:b, s:s}", "type", "speech.audio.error", "error", e,

@@ -22,6 +22,7 @@ deny graph/spec 'nodes/|kernels/[^b]|graph/(compile|run|hook|serve|cli)'
 deny graph/hook 'graph/(spec|compile|run|serve|cli)|nodes/(ar|vocoder|encoder|blocks)/'
 deny graph/compile 'graph/(run|serve|cli)|nodes/(ar|vocoder|encoder|blocks)/'
 deny graph/run 'graph/(serve|cli)|nodes/(ar|vocoder|encoder|blocks)/'
+deny graph/serve 'graph/cli|nodes/(ar|vocoder|encoder|blocks)/'
 deny graph/cli 'nodes/(ar|vocoder|encoder|blocks)/'
 
 hits=$(grep -rnE 'cuda_runtime|cublas|cudnn|#\s*if.*CUDA' graph nodes --include='*.c' --include='*.h')
