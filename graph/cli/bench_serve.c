@@ -374,8 +374,8 @@ static const og__opt options[] = {
     VALUE("random-range-ratio", "X", "how much longer or shorter, 0 to 1 (default: 0)"),
     SWITCH("disable-shuffle", "texts in their order"),
     VALUE("frames", "N|text",
-          "length of every answer (max_new_tokens, ignore_eos), checked to the sample; text: "
-          "as long as a person takes"),
+          "length of every answer (by max_new_tokens; the server must not end it before), "
+          "checked to the sample; text: as long as a person takes"),
     VALUE("frame-samples", "N", "samples of a frame; answers are multiples (default: 1920)"),
     VALUE("frame-rate", "X", "frames a second, for --frames text (default: 12.5)"),
     VALUE("sample-rate", "HZ", "of PCM, unless the server says it (default: 24000)"),

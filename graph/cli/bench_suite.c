@@ -47,6 +47,16 @@ static int read_numbers(og__suite_cmd *c) {
     return rc;
 }
 
+static int read_extra(og__suite_cmd *c) {
+    const char *text = get(c, "extra-body");
+    json_error_t e;
+    if (!text) return 0;
+    c->extra = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    if (!c->extra)
+        return og__usage(c->cli, "--extra-body is not JSON: %s (column %d)", e.text, e.column);
+    return json_is_object(c->extra) ? 0 : og__usage(c->cli, "--extra-body is a JSON object");
+}
+
 static int make_folder(og__suite_cmd *c) {
     const char *slash = strrchr(c->suite.path, '/');
     const char *name = slash ? slash + 1 : c->suite.path, *dot = strrchr(name, '.');
@@ -81,6 +91,7 @@ static int read_options(og__suite_cmd *c) {
         return OG__EXIT_FAILED;
     }
     int rc = read_numbers(c);
+    if (!rc) rc = read_extra(c);
     return rc ? rc : make_folder(c);
 }
 
@@ -263,6 +274,7 @@ static int run(og__cli *cli) {
         json_decref(report);
         if (c.stop_fd >= 0) close(c.stop_fd);
     }
+    json_decref(c.extra);
     og__suite_free(&c.suite);
     return rc;
 }
@@ -293,6 +305,7 @@ static const og__opt options[] = {
     SWITCH("assert-baseline", "exit code 1 when a baseline is missed"),
     VALUE("frames", "N|text", "length of every answer, as in bench serve"),
     PATH("dataset", "SET", OG__FILL_FILE, false, "in place of the file's texts"),
+    VALUE("extra-body", "JSON", "keys that come over those of the file"),
     VALUE("num-prompts", "N", "at most so many in a run"),
     VALUE("duration", "SECONDS", "of a stability run, which is left out without it"),
     VALUE("seed", "N", "of texts, order and arrivals (default: 0)"),

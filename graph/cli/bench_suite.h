@@ -16,6 +16,7 @@ typedef struct og__suite_cmd {
     int most;               /* prompts of a run at most, 0: as the file says */
     int frames;             /* as og__bench.frames */
     const char *dataset;    /* in place of the file's, NULL */
+    json_t *extra;          /* keys that come over the file's extra_body, NULL; owned */
     uint64_t seed;
     int stop_fd;
     bool quiet, list;

@@ -54,12 +54,17 @@ static int choose_set(og__suite_cmd *c, const og__suite_run *run, og__bench *b, 
 
 /* ---- the benchmark ------------------------------------------------------------ */
 
-static int parse_extra(const og__suite_run *run, json_t **extra, og_err *err) {
+/* The file's extra_body with our own over it; a new reference. */
+static int parse_extra(const og__suite_cmd *c, const og__suite_run *run, json_t **extra,
+                       og_err *err) {
     const json_t *v = og__member(run->params, "extra_body");
     *extra = json_is_string(v) ? json_loads(json_string_value(v), 0, NULL)
-                               : json_incref((json_t *)v);
-    if (v && !json_is_null(v) && !json_is_object(*extra))
+             : json_is_object(v) ? json_copy((json_t *)v)
+                                 : json_object();
+    if (!json_is_object(*extra))
         return og_err_set(err, OG_EFORMAT, "extra_body is no JSON object");
+    if (c->extra && json_object_update(*extra, c->extra) < 0)
+        return og_err_set(err, OG_ENOMEM, "out of memory");
     return 0;
 }
 
@@ -121,7 +126,7 @@ static int measure(og__suite_cmd *c, const og__suite_run *run, json_t **result, 
     json_t *extra = NULL;
     *result = NULL;
     int rc = options(c, run, &b, err);
-    if (rc == 0) rc = parse_extra(run, &extra, err);
+    if (rc == 0) rc = parse_extra(c, run, &extra, err);
     b.extra = extra;
     if (rc == 0 && run->duration_s > 0) {
         rc = batches(c, run, &b, result, err);

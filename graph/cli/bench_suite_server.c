@@ -137,6 +137,10 @@ static int command(og__suite_cmd *c, const og__suite_entry *e, words *w, const c
     if (!deployed) add_given(c, w, "deploy");
     for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) add_given(c, w, passed[i]);
     for (int i = 0; i < line.n; i++) add(w, line.args[i]);
+    if (c->frames) { /* no answer may end by itself before its length is reached */
+        add(w, "--set");
+        add(w, "0.default_sampling_params.min_tokens=1000000");
+    }
     const char *const *more = og__args_all(c->cli, "serve-arg", &n);
     for (int i = 0; more && i < n; i++) add(w, more[i]);
     return 0;

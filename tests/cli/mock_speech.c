@@ -169,7 +169,7 @@ static int number_of(const char *body, const char *key, int otherwise) {
 
 static int speech(answer *a, const char *body) {
     int total = 4 * FRAME;
-    if (is(a, "frames")) total = FRAME * number_of(body, "\"max_new_tokens\":", 1);
+    if (is(a, "frames")) total = FRAME * (number_of(body, "\"max_new_tokens\":", 2) - 1);
     if (is(a, "short")) total = 7000;
     if (is(a, "bad"))
         return text(a, "400 Bad Request",

@@ -2,7 +2,7 @@
  * go wrong in every way on demand.
  *
  * The "voice" of a request says what happens to it:
- *   (any other)  four chunks of 1920 samples     frames    max_new_tokens * 1920 samples
+ *   (any other)  four chunks of 1920 samples     frames    max_new_tokens - 1 of 1920
  *   bytewise     the whole answer byte by byte   gap       a pause longer than the audio
  *   quiet        2400 samples of silence first   short     7000 samples, no whole frames
  *   odd          an odd number of bytes          empty     200 without a body

@@ -107,8 +107,10 @@ static void test_exit_codes(void **state) {
     write_text(in_scratch(suite, sizeof suite, "small.json"), sweep);
     in_scratch(out, sizeof out, "out");
     assert_ends(program("bench", "suite", suite, "--base-url", server->url, "--out", out,
-                        "--assert-baseline", "--test", "small", "-q", NULL),
+                        "--assert-baseline", "--test", "small", "-q", "--extra-body",
+                        "{\"voice\": \"frames\", \"max_new_tokens\": 2}", NULL),
                 1, "");
+    assert_has(server->last_body, "\"max_new_tokens\":2");
     write_text(in_scratch(suite, sizeof suite, "bad.json"),
                "[{\"test_name\": \"b\", \"server_params\": {\"model\": \"mock-tts\"}, "
                "\"benchmark_params\": [{\"num_prompts\": 2, \"max_concurrency\": 1, "
@@ -248,13 +250,13 @@ static void test_a_server_of_our_own(void **state) {
                "[{\"test_name\": \"own\", \"server_params\": {\"model\": \"org/Voice\"}, "
                "\"benchmark_params\": [{\"num_prompts\": 1, \"max_concurrency\": 1, "
                "\"num_warmups\": 0, \"dataset_name\": \"seed-tts-text\", \"extra_body\": "
-               "{\"voice\": \"rms\", \"language\": \"english\", \"max_new_tokens\": 4}}]},"
+               "{\"voice\": \"rms\", \"language\": \"english\"}}]},"
                "{\"test_name\": \"no\", \"server_params\": {\"model\": \"org/Voice\", "
                "\"serve_args\": {\"no-such-option\": 1}}, \"benchmark_params\": "
                "[{\"num_prompts\": 1, \"max_concurrency\": 1}]}]");
     in_scratch(out, sizeof out, "out");
     ran r = program("bench", "suite", suite, "--checkpoint", "org/*=examples/voice", "--out", out,
-                    "--threads", "1", NULL);
+                    "--threads", "1", "--frames", "3", NULL);
     assert_has(r.err, "omni-graph serve qwen3_tts --model examples/voice");
     assert_has(r.err, "the server ended with code 2 before it was ready");
     assert_int_equal(r.code, 1);

@@ -44,38 +44,47 @@ void og__series_add(og__series *s, double x, double y) {
 }
 
 typedef struct scale {
-    double low, high, top; /* of x; of y, from 0 */
-    bool log;
+    double low, high, bottom, top; /* of x; of y */
+    bool log, log_y;
 } scale;
 
+static double part(double v, double low, double high, bool logarithmic) {
+    if (!(high > low)) return 0.5;
+    return logarithmic ? log(v / low) / log(high / low) : (v - low) / (high - low);
+}
+
 static double at_x(const scale *s, double x) {
-    double a = s->log ? log(s->low) : s->low, b = s->log ? log(s->high) : s->high;
-    double v = s->log ? log(x) : x;
-    return LEFT + (b > a ? (v - a) / (b - a) : 0.5) * (W - LEFT - RIGHT);
+    return LEFT + part(x, s->low, s->high, s->log) * (W - LEFT - RIGHT);
 }
 
 static double at_y(const scale *s, double y) {
-    return H - BOTTOM - y / s->top * (H - TOP - BOTTOM);
+    return H - BOTTOM - part(y, s->bottom, s->top, s->log_y) * (H - TOP - BOTTOM);
 }
 
 /* 1, 2 or 5 times a power of ten, so that about four of them fill the height. */
 static double tick_of(double top) {
-    double power = pow(10, floor(log10(top / 4))), part = top / 4 / power;
-    return power * (part < 1.5 ? 1 : part < 3.5 ? 2 : part < 7.5 ? 5 : 10);
+    double power = pow(10, floor(log10(top / 4))), times = top / 4 / power;
+    return power * (times < 1.5 ? 1 : times < 3.5 ? 2 : times < 7.5 ? 5 : 10);
 }
 
+/* Whether there is something to see: two loads at least. */
 static bool span(const og__plot *p, scale *s) {
+    double least = INFINITY;
     *s = (scale){.low = INFINITY, .high = -INFINITY};
     for (int i = 0; i < p->n; i++)
         for (int k = 0; k < p->series[i].n; k++) {
             s->low = fmin(s->low, p->series[i].x[k]);
             s->high = fmax(s->high, p->series[i].x[k]);
             s->top = fmax(s->top, p->series[i].y[k]);
+            least = fmin(least, p->series[i].y[k]);
         }
+    if (!(s->high > s->low)) return false;
     s->log = s->low > 0 && s->high / s->low >= 8;
     if (!(s->top > 0)) s->top = 1;
-    s->top *= 1.08;
-    return isfinite(s->low);
+    s->log_y = least > 0 && s->top / least >= 20;
+    s->bottom = s->log_y ? least / 1.3 : 0;
+    s->top *= s->log_y ? 1.3 : 1.08;
+    return true;
 }
 
 static void words(og_str *out, double x, double y, const char *anchor, const char *text) {
@@ -84,15 +93,24 @@ static void words(og_str *out, double x, double y, const char *anchor, const cha
     og_str_add(out, "</text>");
 }
 
+static void grid_line(const scale *s, double y, og_str *out) {
+    char label[32];
+    og_str_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at_y(s, y), W - RIGHT);
+    snprintf(label, sizeof label, "%g", y);
+    words(out, LEFT - 6, at_y(s, y) + 4, "end", label);
+}
+
 static void axes(const og__plot *p, const scale *s, og_str *out) {
     char label[32];
-    double tick = tick_of(s->top);
-    for (double y = 0; y <= s->top; y += tick) {
-        og_str_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at_y(s, y),
-                    W - RIGHT);
-        snprintf(label, sizeof label, "%g", y);
-        words(out, LEFT - 6, at_y(s, y) + 4, "end", label);
-    }
+    bool wide = s->log_y && s->top / s->bottom > 300; /* then powers of ten alone */
+    if (s->log_y)
+        for (double power = pow(10, floor(log10(s->bottom))); power <= s->top; power *= 10)
+            for (double m = 1; m < 10; m = m < 2 ? 2 : m < 5 ? 5 : 10) {
+                bool in = power * m >= s->bottom && power * m <= s->top;
+                if (in && (m < 2 || !wide)) grid_line(s, power * m, out);
+            }
+    else
+        for (double y = 0; y <= s->top; y += tick_of(s->top)) grid_line(s, y, out);
     double seen[OG__PLOT_SERIES_MAX * OG__PLOT_POINTS_MAX];
     int n = 0;
     for (int i = 0; i < p->n; i++)
@@ -111,13 +129,15 @@ static void axes(const og__plot *p, const scale *s, og_str *out) {
 
 static void line(const og__series *r, const scale *s, const char *color, og_str *out) {
     const char *dash = r->reference ? " stroke-dasharray=\"4 3\"" : "";
+    const char *inside = r->reference ? "#fff" : color;
     og_str_addf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"%s d=\"", color, dash);
     for (int k = 0; k < r->n; k++)
         og_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', at_x(s, r->x[k]), at_y(s, r->y[k]));
     og_str_add(out, "\"/>");
     for (int k = 0; k < r->n; k++) {
-        og_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"><title>",
-                    at_x(s, r->x[k]), at_y(s, r->y[k]), color);
+        og_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\">"
+                         "<title>",
+                    at_x(s, r->x[k]), at_y(s, r->y[k]), inside, color);
         og__html(r->name, out);
         og_str_addf(out, ": %g at %g</title></circle>", r->y[k], r->x[k]);
     }
@@ -132,8 +152,10 @@ void og__plot_svg(const og__plot *p, og_str *out) {
     og__html(p->title, out);
     og_str_add(out, "\">");
     axes(p, &s, out);
+    int color_at = -1; /* a reference has the colour of the series before it */
     for (int i = 0; i < p->n; i++) {
-        const char *color = p->series[i].reference ? "#8c8c8c" : colors[i % 8];
+        if (!p->series[i].reference || color_at < 0) color_at++;
+        const char *color = colors[color_at % 8];
         double y = H + 10 + 16 * i;
         line(&p->series[i], &s, color, out);
         og_str_addf(out, "<path stroke=\"%s\" stroke-width=\"2\" d=\"M%.1f %.1fh18\"%s/>", color,

@@ -29,7 +29,7 @@ typedef struct og__series {
     const char *name; /* borrowed */
     double x[OG__PLOT_POINTS_MAX], y[OG__PLOT_POINTS_MAX];
     int n;
-    bool reference; /* someone else's figures: dashed and grey */
+    bool reference; /* someone else's figures: dashed */
 } og__series;
 
 typedef struct og__plot {
@@ -41,8 +41,9 @@ typedef struct og__plot {
 /* A series by name, made if it is not there. NULL when there are too many. */
 og__series *og__plot_series(og__plot *p, const char *name, bool reference);
 void og__series_add(og__series *s, double x, double y);
-/* An <svg> with logarithmic x where it spans a factor of 8, and y from 0. Nothing when there is
- * no point. */
+/* An <svg>; an axis is logarithmic where it spans a factor of 8 (x) or 20 (y), else y is from
+ * 0. Nothing when there are not two different x. A reference series stands right behind the
+ * one that it belongs to. */
 void og__plot_svg(const og__plot *p, og_str *out);
 /* Text with &, <, > and quotes made harmless. */
 void og__html(const char *text, og_str *out);

@@ -216,7 +216,7 @@ static void table(const json_t *j, og_str *out) {
         int digits = strstr(name, "_ms") ? 2 : 4;
         json_object_foreach((json_t *)j, key, value) {
             const char *at = strchr(key, '_');
-            bool column = at && !strcmp(at + 1, name) && json_is_real(value);
+            bool column = at && !strcmp(at + 1, name) && strncmp(key, "total", 5);
             if (column) og_str_addf(out, " %9.*f", digits, json_real_value(value));
         }
         og_str_add(out, "\n");

@@ -112,7 +112,8 @@ static int one_job(const og__bench *b, og_arena *arena, const json_t *base,
     int rc = add_clip(b, arena, p, made_up, j, err);
     int frames = frames_of(b, p);
     if (frames > 0) {
-        json_object_set_new(j, "max_new_tokens", json_integer(frames));
+        /* The last token only ends the answer: a frame comes of each of the others. */
+        json_object_set_new(j, "max_new_tokens", json_integer(frames + 1));
         json_object_set_new(j, "ignore_eos", json_true());
         job->expect = (int64_t)frames * b->frame_samples;
     }
