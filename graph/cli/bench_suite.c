@@ -142,6 +142,12 @@ static bool nothing_to_run(const og__suite_cmd *c, const og__suite_entry *e) {
     return true;
 }
 
+/* A log need not be UTF-8. */
+static json_t *words_json(const char *text) {
+    json_t *s = json_string(text);
+    return s ? s : json_string("(not UTF-8; see its log)");
+}
+
 static json_t *one_entry(og__suite_cmd *c, const og__suite_entry *e) {
     og_err err = OG_ERR_INIT;
     json_t *j = json_object(), *runs = json_array();
@@ -157,10 +163,12 @@ static json_t *one_entry(og__suite_cmd *c, const og__suite_entry *e) {
     if (rc == 0)
         all_runs(c, e, runs);
     else
-        runs_not(c, e, rc < 0 && !c->stopped ? "fail" : "skipped", rc < 0 ? err.msg : skip, runs);
+        runs_not(c, e, rc < 0 && !c->stopped ? "fail" : "skipped",
+                 rc < 0 ? "its server was not ready" : skip, runs);
     json_object_set_new(j, "test_name", json_string(e->name));
     json_object_set_new(j, "model", e->model ? json_string(e->model) : json_null());
     json_object_set_new(j, "skipped", skip ? json_string(skip) : json_null());
+    if (rc < 0) json_object_set_new(j, "failed", words_json(err.msg));
     if (rc == 0 && c->line) json_object_set_new(j, "server", json_string(c->line));
     if (rc == 0 && c->base_url) json_object_set_new(j, "server", json_string(c->base_url));
     if (rc == 0 && c->process) json_object_set_new(j, "start_s", json_real(c->start_s));

@@ -240,6 +240,11 @@ static void html_entry(const json_t *report, const json_t *entry, og_str *out) {
         og_str_add(out, "</p>\n");
         return;
     }
+    if (*str(entry, "failed")) {
+        og_str_add(out, "<p class=fail>");
+        og__html(str(entry, "failed"), out);
+        og_str_add(out, "</p>\n");
+    }
     og_str_add(out, "<table><tr><th>run<th class=w>load<th class=w><th>done<th>first packet, "
                     "median ms<th>p95<th>RTF<th>whole answer, median ms<th>p95<th>audio-s/s"
                     "<th>requests/s<th>without a gap, %</tr>\n");
@@ -309,6 +314,7 @@ void og__report_text(const json_t *report, og_str *out) {
             og_str_addf(out, "  skipped %s\n", str(entry, "skipped"));
             continue;
         }
+        if (*str(entry, "failed")) og_str_addf(out, "  failed: %s\n", str(entry, "failed"));
         json_array_foreach(json_object_get(entry, "runs"), k, run) text_run(run, out);
     }
     og_str_addf(out, "%g runs: %g passed, %g failed, %g skipped; baselines: %g met, %g missed, "

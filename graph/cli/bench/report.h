@@ -1,7 +1,7 @@
 /* What a suite gave: one JSON value, from which the CSV and the HTML page are made.
  *
  * {"suite", "date", "hardware", "program", "tolerance", "entries": [{"test_name", "model",
- *  "skipped": reason or null, "server": words, "start_s", "runs": [{"task", "phase", "dataset",
+ *  "skipped": reason or null, "failed": why its server was not ready, "server": words, "start_s", "runs": [{"task", "phase", "dataset",
  *  "request_rate", "max_concurrency", "skipped", "verdict": "pass|fail|skipped",
  *  "baseline": [{"metric", "baseline", "value", "verdict"}], "result": {...}}]}],
  *  "totals": {...}} */
