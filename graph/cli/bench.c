@@ -23,7 +23,9 @@ void og__bench_progress(void *label, int done, int failed, int active, int n) {
             label ? (const char *)label : "", done, n, failed, active);
 }
 
-void og__bench_progress_clear(void) { fprintf(stderr, "\r\033[K"); }
+void og__bench_progress_clear(void) {
+    fprintf(stderr, "\r\033[K");
+}
 
 static const og__opt options[] = {{0}};
 static const og__cmd *const subs[] = {&og__cmd_bench_serve, &og__cmd_bench_suite, NULL};

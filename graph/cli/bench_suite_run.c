@@ -13,9 +13,11 @@ static const char *text(const json_t *map, const char *key) {
 
 /* ---- texts -------------------------------------------------------------------- */
 
-static const char *file_at(og_arena *a, const char *folder, const char *path, const char *rest) {
+static const char *file_at(og_arena *a, const char *folder, const char *path,
+                           const char *rest) {
     struct stat st;
-    const char *full = og_arena_printf(a, "%s%s%s%s", folder, *folder ? "/" : "", path, rest);
+    const char *full =
+        og_arena_printf(a, "%s%s%s%s", folder, *folder ? "/" : "", path, rest);
     return full && stat(full, &st) == 0 && S_ISREG(st.st_mode) ? full : NULL;
 }
 
@@ -24,8 +26,8 @@ static const char *file_at(og_arena *a, const char *folder, const char *path, co
 static const char *find_set(og__suite_cmd *c, const char *path, const char *locale) {
     og_arena *a = c->cli->arena;
     const char *slash = strrchr(c->suite.path, '/');
-    const char *beside = og_arena_strndup(a, c->suite.path,
-                                          slash ? (size_t)(slash - c->suite.path) : 0);
+    const char *beside =
+        og_arena_strndup(a, c->suite.path, slash ? (size_t)(slash - c->suite.path) : 0);
     const char *folders[] = {"", beside ? beside : ""};
     const char *in_locale = og_arena_printf(a, "/%s/meta.lst", locale ? locale : "en");
     for (size_t i = 0; path && i < 2; i++) {
@@ -37,19 +39,25 @@ static const char *find_set(og__suite_cmd *c, const char *path, const char *loca
     return NULL;
 }
 
-static int choose_set(og__suite_cmd *c, const og__suite_run *run, og__bench *b, og_err *err) {
+static int choose_set(og__suite_cmd *c, const og__suite_run *run, og__bench *b,
+                      og_err *err) {
     og_arena *a = c->cli->arena;
     const char *name = run->dataset ? run->dataset : "random";
     bool design = !strcmp(name, "seed-tts-design");
     b->clone = !strcmp(name, "seed-tts");
     if (!c->dataset && !strcmp(name, "random")) {
         b->shuffle = false;
-        return og__set_random(a, b->seed, b->n, run->low_words, run->high_words, &b->set, err);
+        return og__set_random(a, b->seed, b->n, run->low_words, run->high_words, &b->set,
+                              err);
     }
-    const char *file = c->dataset ? c->dataset
-                                  : find_set(c, run->dataset_path,
-                                             text(run->params, "seed_tts_locale"));
-    return og__set_load(a, file ? file : design ? "english-design" : "english", &b->set, err);
+    const char *file =
+        c->dataset ? c->dataset
+                   : find_set(c, run->dataset_path, text(run->params, "seed_tts_locale"));
+    return og__set_load(a,
+                        file     ? file
+                        : design ? "english-design"
+                                 : "english",
+                        &b->set, err);
 }
 
 /* ---- the benchmark ------------------------------------------------------------ */
@@ -58,7 +66,7 @@ static int choose_set(og__suite_cmd *c, const og__suite_run *run, og__bench *b, 
 static int parse_extra(const og__suite_cmd *c, const og__suite_run *run, json_t **extra,
                        og_err *err) {
     const json_t *v = og__member(run->params, "extra_body");
-    *extra = json_is_string(v) ? json_loads(json_string_value(v), 0, NULL)
+    *extra = json_is_string(v)   ? json_loads(json_string_value(v), 0, NULL)
              : json_is_object(v) ? json_copy((json_t *)v)
                                  : json_object();
     if (!json_is_object(*extra))
@@ -68,9 +76,11 @@ static int parse_extra(const og__suite_cmd *c, const og__suite_run *run, json_t 
     return 0;
 }
 
-static int options(og__suite_cmd *c, const og__suite_run *run, og__bench *b, og_err *err) {
+static int options(og__suite_cmd *c, const og__suite_run *run, og__bench *b,
+                   og_err *err) {
     const char *list = text(run->params, "metric_percentiles");
-    const char *limits = text(run->params, "goodput"), *endpoint = text(run->params, "endpoint");
+    const char *limits = text(run->params, "goodput"),
+               *endpoint = text(run->params, "endpoint");
     const json_t *burst = og__member(run->params, "burstiness");
     b->load.url = c->url;
     b->load.path = endpoint && endpoint[0] == '/' ? endpoint : "/v1/audio/speech";
@@ -96,8 +106,8 @@ static int options(og__suite_cmd *c, const og__suite_run *run, og__bench *b, og_
 
 /* A stability run: batch after batch until its time is over; the figures are those of the last
  * batch, the counts those of all. */
-static int batches(og__suite_cmd *c, const og__suite_run *run, og__bench *b, json_t **result,
-                   og_err *err) {
+static int batches(og__suite_cmd *c, const og__suite_run *run, og__bench *b,
+                   json_t **result, og_err *err) {
     double until = og__load_now() + c->duration_s;
     static const char *const counts[] = {"num_prompts", "completed", "failed"};
     long long sum[3] = {0, 0, 0};
@@ -121,7 +131,8 @@ static int batches(og__suite_cmd *c, const og__suite_run *run, og__bench *b, jso
     return rc;
 }
 
-static int measure(og__suite_cmd *c, const og__suite_run *run, json_t **result, og_err *err) {
+static int measure(og__suite_cmd *c, const og__suite_run *run, json_t **result,
+                   og_err *err) {
     og__bench b = OG__BENCH;
     json_t *extra = NULL;
     *result = NULL;
@@ -179,8 +190,8 @@ static json_t *judged(const og__suite_cmd *c, const og__suite_run *run, json_t *
     return list;
 }
 
-json_t *og__suite_run_not(const og__suite_cmd *c, const og__suite_run *run, const char *verdict,
-                          const char *why) {
+json_t *og__suite_run_not(const og__suite_cmd *c, const og__suite_run *run,
+                          const char *verdict, const char *why) {
     json_t *j = describe(run);
     put_text(j, "verdict", verdict);
     put_text(j, "skipped", why);
@@ -192,16 +203,18 @@ json_t *og__suite_run_one(og__suite_cmd *c, const og__suite_run *run) {
     og_err err = OG_ERR_INIT;
     json_t *result;
     if (run->duration_s > 0 && c->duration_s <= 0)
-        return og__suite_run_not(c, run, "skipped", "a stability run: say --duration SECONDS");
+        return og__suite_run_not(c, run, "skipped",
+                                 "a stability run: say --duration SECONDS");
     int rc = measure(c, run, &result, &err);
     if (rc == OG_ECANCELED) c->stopped = true;
     if (rc < 0 && !result)
-        return og__suite_run_not(c, run, rc == OG_ECANCELED ? "skipped" : "fail", err.msg);
+        return og__suite_run_not(c, run, rc == OG_ECANCELED ? "skipped" : "fail",
+                                 err.msg);
     json_t *j = describe(run);
     long long done = json_integer_value(json_object_get(result, "completed"));
     bool all = done == json_integer_value(json_object_get(result, "num_prompts"));
-    put_text(j, "verdict", all ? "pass" : "fail");
-    put_text(j, "skipped", NULL);
+    put_text(j, "verdict", all ? "pass" : c->stopped ? "skipped" : "fail");
+    put_text(j, "skipped", c->stopped && !all ? "stopped" : NULL);
     json_object_set_new(j, "baseline", judged(c, run, result));
     json_object_set_new(j, "result", result);
     return j;

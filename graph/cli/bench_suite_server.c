@@ -52,9 +52,9 @@ static const char *find_checkpoint(og__suite_cmd *c, const char *model) {
         if (eq && pattern && fnmatch(pattern, model, 0) == 0) return eq + 1;
     }
     const char *root = og__args_get(&c->cli->args, "checkpoints");
-    const char *tries[] = {root ? og_arena_printf(a, "%s/%s", root, model) : NULL,
-                           root ? og_arena_printf(a, "%s/%s", root, base_name(model)) : NULL,
-                           model};
+    const char *tries[] = {
+        root ? og_arena_printf(a, "%s/%s", root, model) : NULL,
+        root ? og_arena_printf(a, "%s/%s", root, base_name(model)) : NULL, model};
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
         if (tries[i] && is_folder(tries[i])) return tries[i];
     return NULL;
@@ -111,8 +111,8 @@ static const char *joined(og_arena *a, const words *w) {
 }
 
 /* The command line without address and port, which differ every time. */
-static int command(og__suite_cmd *c, const og__suite_entry *e, words *w, const char **skip,
-                   og_err *err) {
+static int command(og__suite_cmd *c, const og__suite_entry *e, words *w,
+                   const char **skip, og_err *err) {
     static const char *const passed[] = {"load-format", "backend", "threads"};
     og__serve_how how = {og__args_has(&c->cli->args, "one-device"), find_overlay, c};
     og__serve_line line;
@@ -135,7 +135,8 @@ static int command(og__suite_cmd *c, const og__suite_entry *e, words *w, const c
     bool deployed = false; /* the file's overlay, where it names one */
     for (int i = 0; i < line.n; i++) deployed |= !strcmp(line.args[i], "--deploy");
     if (!deployed) add_given(c, w, "deploy");
-    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++) add_given(c, w, passed[i]);
+    for (size_t i = 0; i < sizeof passed / sizeof *passed; i++)
+        add_given(c, w, passed[i]);
     for (int i = 0; i < line.n; i++) add(w, line.args[i]);
     if (c->frames) { /* no answer may end by itself before its length is reached */
         add(w, "--set");
@@ -150,7 +151,8 @@ static int launch(og__suite_cmd *c, const og__suite_entry *e, words *w, og_err *
     char self[4096], log[4096];
     int port = og__free_port();
     ssize_t k = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (port < 0 || k < 0) return og_err_set(err, OG_EIO, "no port or no program to start");
+    if (port < 0 || k < 0)
+        return og_err_set(err, OG_EIO, "no port or no program to start");
     self[k] = 0;
     w->argv[0] = self;
     add(w, "--host");
@@ -158,7 +160,8 @@ static int launch(og__suite_cmd *c, const og__suite_entry *e, words *w, og_err *
     add(w, "--port");
     add(w, og_arena_printf(c->cli->arena, "%d", port));
     w->argv[w->n] = NULL;
-    snprintf(log, sizeof log, "%s/%s.%d.log", c->out, c->stem, (int)(e - c->suite.entries));
+    snprintf(log, sizeof log, "%s/%s.%d.log", c->out, c->stem,
+             (int)(e - c->suite.entries));
     c->url = (og__url){.host = "127.0.0.1"};
     snprintf(c->url.port, sizeof c->url.port, "%hu", (unsigned short)port);
     double from = og__load_now();
@@ -177,13 +180,15 @@ static bool same_model(const char *id, const char *model) {
 }
 
 /* The model that requests name: the suite's own, if the server has it, else its first. */
-static int choose_model(og__suite_cmd *c, const char *model, const char **skip, og_err *err) {
+static int choose_model(og__suite_cmd *c, const char *model, const char **skip,
+                        og_err *err) {
     og_str body = OG_STR_INIT;
     json_t *one;
     size_t i;
     const char *first = NULL, *found = NULL;
     int status = og__load_get(&c->url, "/v1/models", c->api_key, 30, &body, err);
-    json_t *j = status == 200 && body.data ? json_loadb(body.data, body.len, 0, NULL) : NULL;
+    json_t *j =
+        status == 200 && body.data ? json_loadb(body.data, body.len, 0, NULL) : NULL;
     json_array_foreach(json_object_get(j, "data"), i, one) {
         const char *id = json_string_value(json_object_get(one, "id"));
         if (id && !first) first = id;
@@ -193,7 +198,8 @@ static int choose_model(og__suite_cmd *c, const char *model, const char **skip, 
     if (!found && any) found = first ? first : model;
     c->model = found ? og_arena_strdup(c->cli->arena, found) : NULL;
     if (!found)
-        *skip = og_arena_printf(c->cli->arena, "the server serves '%s'", first ? first : "?");
+        *skip =
+            og_arena_printf(c->cli->arena, "the server serves '%s'", first ? first : "?");
     json_decref(j);
     og_str_free(&body);
     return status < 0 ? status : found ? 0 : 1;

@@ -44,7 +44,9 @@ static void put(answer *a, const void *data, size_t n) {
         if (send(a->fd, s + i, step, MSG_NOSIGNAL) < 0) return;
 }
 
-static void puts_to(answer *a, const char *s) { put(a, s, strlen(s)); }
+static void puts_to(answer *a, const char *s) {
+    put(a, s, strlen(s));
+}
 
 static void chunk(answer *a, const void *data, size_t n) {
     char head[16];
@@ -54,7 +56,9 @@ static void chunk(answer *a, const void *data, size_t n) {
     puts_to(a, "\r\n");
 }
 
-static int is(const answer *a, const char *voice) { return !strcmp(a->voice, voice); }
+static int is(const answer *a, const char *voice) {
+    return !strcmp(a->voice, voice);
+}
 
 static void samples(answer *a, int16_t *pcm, int n) {
     for (int i = 0; i < n; i++, a->at++)
@@ -62,7 +66,8 @@ static void samples(answer *a, int16_t *pcm, int n) {
 }
 
 static void base64(const unsigned char *b, int n, char *out) {
-    static const char d[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char d[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (int i = 0; i < n; i += 3) {
         uint32_t v = (uint32_t)b[i] << 16 | (uint32_t)(i + 1 < n ? b[i + 1] : 0) << 8 |
                      (i + 2 < n ? b[i + 2] : 0);
@@ -75,8 +80,9 @@ static void base64(const unsigned char *b, int n, char *out) {
 }
 
 static void event(answer *a, const int16_t *pcm, int n) {
-    static const char head[] = "data: {\"type\": \"speech.audio.delta\", \"response_format\": "
-                               "\"pcm\", \"audio\": \"";
+    static const char head[] =
+        "data: {\"type\": \"speech.audio.delta\", \"response_format\": "
+        "\"pcm\", \"audio\": \"";
     char *text = malloc(sizeof head + (size_t)n * 3 + 64);
     strcpy(text, head);
     base64((const unsigned char *)pcm, n * 2, text + strlen(text));
@@ -106,7 +112,8 @@ static void broken_off(answer *a) {
 /* Raw chunks or events. 0 when the connection is to be closed. */
 static int stream(answer *a, int total, int sse) {
     int16_t pcm[FRAME];
-    puts_to(a, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-Vllm-Omni-Input-Tokens: 7\r\n");
+    puts_to(a, "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 "
+               "OK\r\nX-Vllm-Omni-Input-Tokens: 7\r\n");
     puts_to(a, sse ? "Content-Type: text/event-stream\r\n"
                    : "Content-Type: audio/pcm;rate=24000;channels=1\r\n");
     puts_to(a, "Transfer-Encoding: chunked\r\n\r\n");
@@ -154,9 +161,10 @@ static int whole(answer *a, int total, int wav) {
 
 static int text(answer *a, const char *status, const char *body) {
     char head[256];
-    snprintf(head, sizeof head,
-             "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
-             status, strlen(body));
+    snprintf(
+        head, sizeof head,
+        "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+        status, strlen(body));
     puts_to(a, head);
     puts_to(a, body);
     return 1;
@@ -178,7 +186,8 @@ static int speech(answer *a, const char *body) {
         return text(a, "429 Too Many Requests\r\nRetry-After: 1",
                     "{\"error\": {\"message\": \"the queue is full\"}}");
     if (is(a, "json")) return text(a, "200 OK", "{}");
-    if (is(a, "empty")) return puts_to(a, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), 1;
+    if (is(a, "empty"))
+        return puts_to(a, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), 1;
     if (is(a, "garbage")) return puts_to(a, "SSH-2.0-mock\r\n"), 0;
     if (is(a, "close")) return 0;
     if (is(a, "hang")) return nap(1500), 0;
@@ -267,7 +276,8 @@ mock *mock_start(void) {
     me.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&me, len) < 0 ||
-        listen(listener, 128) < 0 || getsockname(listener, (struct sockaddr *)&me, &len) < 0 ||
+        listen(listener, 128) < 0 ||
+        getsockname(listener, (struct sockaddr *)&me, &len) < 0 ||
         pthread_create(&t, NULL, accept_all, NULL) != 0)
         fail_msg("no mock server");
     pthread_detach(t);

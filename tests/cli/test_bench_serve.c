@@ -255,6 +255,28 @@ static void test_connections_that_are_gone(void **state) {
     json_decref(j);
 }
 
+/* Ctrl-C: what there is by then is told and kept. */
+static void test_stopped(void **state) {
+    (void)state;
+    char path[128];
+    int before = server->posts;
+    in_scratch(path, sizeof path, "stopped.json");
+    char *argv[] = {(char *)"omni-graph", (char *)"bench", (char *)"serve", (char *)"--base-url",
+                    server->url, (char *)"--voice", (char *)"hang", (char *)"--warmup",
+                    (char *)"0", (char *)"-c", (char *)"2", (char *)"-n", (char *)"50",
+                    (char *)"-o", path, NULL};
+    child c = start_argv(binary(), argv, NULL);
+    while (server->posts < before + 2) usleep(2000);
+    kill(c.pid, SIGTERM);
+    ran r = wait_for(c);
+    assert_int_equal(r.code, 130);
+    assert_has(r.out, "0 of 50 requests completed");
+    ran_free(&r);
+    json_t *j = result_of(path);
+    assert_true(json_is_true(json_object_get(j, "stopped")));
+    json_decref(j);
+}
+
 static void test_text_for_people(void **state) {
     (void)state;
     ran r = program("bench", "serve", "--base-url", server->url, "-n", "4", "-c", "2",
@@ -347,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_every_kind_of_failure),
         cmocka_unit_test(test_connections_that_are_gone),
+        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_text_for_people),
         cmocka_unit_test(test_files_of_texts),
         cmocka_unit_test(test_bad_usage),

@@ -30,8 +30,10 @@ static outcome feed(og__answer kind, const char *data, size_t n, size_t step) {
     while (o.rc == 0 && (size_t)o.used < n && !p.done) {
         size_t left = n - (size_t)o.used, take = left < step ? left : step;
         long k = og__http_feed(&p, data + o.used, take, on_body, &now, &err);
-        if (k < 0) o.rc = (int)k;
-        else o.used += k;
+        if (k < 0)
+            o.rc = (int)k;
+        else
+            o.used += k;
     }
     if (o.rc == 0 && !p.done) o.rc = og__http_eof(&p, &err);
     if (o.rc == 0) o.rc = og__decode_end(&decode);

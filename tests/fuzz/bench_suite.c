@@ -11,12 +11,14 @@ static const char *overlay(void *user, const char *name) {
 }
 
 static void look(og_arena *arena, const og__suite *s, const json_t *result) {
-    static const og__serve_how how = {.overlay = overlay}, one = {.one_device = true, overlay, 0};
+    static const og__serve_how how = {.overlay = overlay},
+                               one = {.one_device = true, overlay, 0};
     og__judged judged[OG__JUDGED_MAX];
     for (int i = 0; i < s->n_entries; i++) {
         og__serve_line line;
         og_err err = OG_ERR_INIT;
-        if (og__suite_serve_line(arena, &s->entries[i], i % 2 ? &how : &one, &line, &err) < 0 &&
+        if (og__suite_serve_line(arena, &s->entries[i], i % 2 ? &how : &one, &line,
+                                 &err) < 0 &&
             !err.msg[0])
             abort();
     }

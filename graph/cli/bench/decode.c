@@ -6,7 +6,7 @@
 #include "graph/cli/bench/decode.h"
 #include "kernels/base/err.h"
 
-#define HEADER_MAX 65536          /* of a WAV file before its samples */
+#define HEADER_MAX 65536             /* of a WAV file before its samples */
 #define EVENT_MAX ((size_t)64 << 20) /* of a server-sent event */
 
 static void complain(og__decode *d, const char *fmt, const char *what) {
@@ -20,7 +20,9 @@ void og__decode_start(og__decode *d, og__answer kind, og__player *player) {
     d->text.oom = 0;
 }
 
-void og__decode_free(og__decode *d) { og_str_free(&d->text); }
+void og__decode_free(og__decode *d) {
+    og_str_free(&d->text);
+}
 
 static void audio(og__decode *d, double now, const void *data, size_t n, bool samples) {
     if (n == 0) return;
@@ -81,7 +83,8 @@ static void event_audio(og__decode *d, double now, const json_t *j) {
         return;
     }
     size_t n;
-    unsigned char *raw = og__base64_decode(json_string_value(a), json_string_length(a), &n);
+    unsigned char *raw =
+        og__base64_decode(json_string_value(a), json_string_length(a), &n);
     if (!raw)
         complain(d, "the audio of a %s event is not base64", "speech.audio.delta");
     else if (format && !strcmp(format, "wav") && n > 44)
@@ -202,7 +205,8 @@ static void wav(og__decode *d, double now, const char *data, size_t n) {
     if (!d->in_data) {
         og_str_addn(&d->text, data, n);
         size_t at = d->text.oom ? 0 : wav_header(d);
-        if (!at && d->text.len > HEADER_MAX) complain(d, "the WAV file has no %s", "samples");
+        if (!at && d->text.len > HEADER_MAX)
+            complain(d, "the WAV file has no %s", "samples");
         if (!at) return;
         d->in_data = true;
         data = d->text.data + at;

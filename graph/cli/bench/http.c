@@ -129,7 +129,8 @@ static int header(og__http *p, og_err *err) {
     *colon = 0;
     char *value = colon + 1;
     while (*value == ' ' || *value == '\t') value++;
-    for (char *end = value + strlen(value); end > value && isspace((unsigned char)end[-1]);)
+    for (char *end = value + strlen(value);
+         end > value && isspace((unsigned char)end[-1]);)
         *--end = 0;
     const char *name = p->line;
     if (!strcasecmp(name, "content-length")) return length(p, value, err);
@@ -204,10 +205,12 @@ static int take_line(og__http *p, og_err *err) {
 }
 
 /* Bytes up to the end of a line; *used counts them. */
-static int line_bytes(og__http *p, const char *data, size_t n, size_t *used, og_err *err) {
+static int line_bytes(og__http *p, const char *data, size_t n, size_t *used,
+                      og_err *err) {
     const char *nl = memchr(data, '\n', n);
     size_t take = nl ? (size_t)(nl - data) : n;
-    if (p->n_line + take >= OG__HTTP_LINE_MAX) return malformed(err, "a line is too long");
+    if (p->n_line + take >= OG__HTTP_LINE_MAX)
+        return malformed(err, "a line is too long");
     memcpy(p->line + p->n_line, data, take);
     p->n_line += take;
     *used += take + (nl != NULL);

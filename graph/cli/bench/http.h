@@ -36,10 +36,10 @@ typedef struct og__http {
     bool keep_alive; /* the connection may carry another request */
     bool headers;    /* they are complete */
     bool done;
-    int rate, channels;      /* of the content type or of x-... headers, 0: not said */
-    int64_t input_tokens;    /* x-vllm-omni-input-tokens, -1: not said */
-    double retry_after;      /* seconds, -1: not said */
-    char content_type[64];   /* without parameters, lower case */
+    int rate, channels;    /* of the content type or of x-... headers, 0: not said */
+    int64_t input_tokens;  /* x-vllm-omni-input-tokens, -1: not said */
+    double retry_after;    /* seconds, -1: not said */
+    char content_type[64]; /* without parameters, lower case */
     char request_id[64];
 
     int state; /* from here on: the parser's own */

@@ -13,7 +13,8 @@ const char *og__verdict_word(og__verdict v) {
 static bool numeric_keys(const json_t *map) {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)map, key, value) if (!isdigit((unsigned char)*key)) return false;
+    json_object_foreach((json_t *)map, key,
+                        value) if (!isdigit((unsigned char)*key)) return false;
     return true;
 }
 
@@ -56,12 +57,15 @@ int og__suite_judge(const og__suite_run *run, const char *hardware, const json_t
             continue;
         const json_t *now = json_object_get(result, metric);
         og__judged *j = &out[n++];
-        *j = (og__judged){metric, base, json_is_number(now) ? json_number_value(now) : NAN,
-                          OG__VERDICT_NA};
-        if (isnan(j->value) || json_integer_value(json_object_get(result, "completed")) == 0)
+        *j =
+            (og__judged){metric, base, json_is_number(now) ? json_number_value(now) : NAN,
+                         OG__VERDICT_NA};
+        if (isnan(j->value) ||
+            json_integer_value(json_object_get(result, "completed")) == 0)
             continue;
         bool more = strstr(metric, "throughput") || strstr(metric, "goodput");
-        bool fine = more ? j->value >= base * (1 - tolerance) : j->value <= base * (1 + tolerance);
+        bool fine = more ? j->value >= base * (1 - tolerance)
+                         : j->value <= base * (1 + tolerance);
         j->verdict = fine ? OG__VERDICT_PASS : OG__VERDICT_FAIL;
     }
     return n;

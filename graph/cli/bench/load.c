@@ -30,7 +30,7 @@ typedef struct conn {
     og__player player;
     og__decode decode;
     og_str refusal;
-    double now; /* of the bytes that are being decoded */
+    double now;        /* of the bytes that are being decoded */
     struct conn *next; /* in a list of connections without work */
 } conn;
 
@@ -45,7 +45,8 @@ typedef struct load {
     og__addr to;
     conn **all;
     int n_all;
-    conn *idle, *closed, *dead; /* dead: closed within this turn, may still have an event */
+    conn *idle, *closed,
+        *dead; /* dead: closed within this turn, may still have an event */
     char *buf;
     bool stopped;
 } load;
@@ -58,8 +59,12 @@ static const struct {
 #undef OG__FAIL_ROW
 };
 
-const char *og__fail_word(og__fail f) { return fails[f].word; }
-const char *og__fail_text(og__fail f) { return fails[f].text; }
+const char *og__fail_word(og__fail f) {
+    return fails[f].word;
+}
+const char *og__fail_text(og__fail f) {
+    return fails[f].text;
+}
 
 /* ---- connections -------------------------------------------------------------- */
 
@@ -123,7 +128,8 @@ static void say(og__record *r, og__fail fail, const char *text) {
 /* The words of an OpenAI-style error, else the beginning of the body. */
 static void refused(const conn *c, og__record *r) {
     char text[sizeof r->error];
-    json_t *j = json_loadb(c->refusal.data ? c->refusal.data : "", c->refusal.len, 0, NULL);
+    json_t *j =
+        json_loadb(c->refusal.data ? c->refusal.data : "", c->refusal.len, 0, NULL);
     const json_t *e = json_object_get(j, "error");
     const char *msg = json_string_value(json_object_get(e ? e : j, "message"));
     if (!msg) msg = json_string_value(json_object_get(j, "detail"));
@@ -242,7 +248,8 @@ static int write_request(const load *l, conn *c) {
 
 static void send_some(load *l, conn *c) {
     while (c->sent < c->out.len) {
-        ssize_t k = send(c->fd, c->out.data + c->sent, c->out.len - c->sent, MSG_NOSIGNAL);
+        ssize_t k =
+            send(c->fd, c->out.data + c->sent, c->out.len - c->sent, MSG_NOSIGNAL);
         if (k >= 0) {
             c->sent += (size_t)k;
         } else if (errno == EAGAIN) {
@@ -356,11 +363,13 @@ static int start(load *l, og_err *err) {
     og__http_init(&c->http);
     og__player_init(&c->player, l->o->rate, l->o->channels, l->o->audible_dbfs);
     og__decode_start(&c->decode, l->o->answer, &c->player);
-    if (write_request(l, c) < 0) return og_err_set(err, OG_ENOMEM, "no memory for a request");
+    if (write_request(l, c) < 0)
+        return og_err_set(err, OG_ENOMEM, "no memory for a request");
     if (++l->active > l->total->peak) l->total->peak = l->active;
     c->started = og__load_now();
     r->start = c->started - l->t0;
-    r->lag = r->start > l->jobs[i].due && l->jobs[i].due > 0 ? r->start - l->jobs[i].due : 0;
+    r->lag =
+        r->start > l->jobs[i].due && l->jobs[i].due > 0 ? r->start - l->jobs[i].due : 0;
     if (fresh && dial(l, c) < 0) {
         fail(l, c, OG__FAIL_CONNECT, strerror(errno));
     } else if (!fresh) {
@@ -491,12 +500,21 @@ static void free_load(load *l) {
 
 int og__load_run(const og__load_opts *o, const og__job *jobs, int n, og__record *records,
                  og__total *total, og_err *err) {
-    load l = {.o = o, .jobs = jobs, .records = records, .total = total, .n = n,
-              .epoll = -1, .timer = -1};
+    load l = {.o = o,
+              .jobs = jobs,
+              .records = records,
+              .total = total,
+              .n = n,
+              .epoll = -1,
+              .timer = -1};
     *total = (og__total){0};
     for (int i = 0; i < n; i++)
-        records[i] = (og__record){.start = -1, .first_byte = -1, .ttfp = -1, .e2el = -1,
-                                  .audible = -1, .input_tokens = -1};
+        records[i] = (og__record){.start = -1,
+                                  .first_byte = -1,
+                                  .ttfp = -1,
+                                  .e2el = -1,
+                                  .audible = -1,
+                                  .input_tokens = -1};
     int rc = open_loop(&l, err);
     double cpu = cpu_seconds();
     l.t0 = og__load_now();

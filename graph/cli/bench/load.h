@@ -20,16 +20,16 @@
 #include "graph/cli/bench/http.h"
 
 /* name, word in reports, text */
-#define OG__FAIL_LIST(X)                                                  \
-    X(OG__FAIL_NONE, "none", "completed")                                 \
-    X(OG__FAIL_CONNECT, "connect", "no connection")                       \
-    X(OG__FAIL_RESET, "reset", "the connection broke")                    \
-    X(OG__FAIL_TIMEOUT, "timeout", "no end within the time limit")        \
-    X(OG__FAIL_REFUSED, "refused", "status 429 or 503")                   \
-    X(OG__FAIL_STATUS, "status", "any other status but 200")              \
-    X(OG__FAIL_PROTOCOL, "protocol", "not HTTP, or not the format asked") \
-    X(OG__FAIL_SERVER, "server", "an error event within the stream")      \
-    X(OG__FAIL_EMPTY, "empty", "an answer without audio")                 \
+#define OG__FAIL_LIST(X)                                                                 \
+    X(OG__FAIL_NONE, "none", "completed")                                                \
+    X(OG__FAIL_CONNECT, "connect", "no connection")                                      \
+    X(OG__FAIL_RESET, "reset", "the connection broke")                                   \
+    X(OG__FAIL_TIMEOUT, "timeout", "no end within the time limit")                       \
+    X(OG__FAIL_REFUSED, "refused", "status 429 or 503")                                  \
+    X(OG__FAIL_STATUS, "status", "any other status but 200")                             \
+    X(OG__FAIL_PROTOCOL, "protocol", "not HTTP, or not the format asked")                \
+    X(OG__FAIL_SERVER, "server", "an error event within the stream")                     \
+    X(OG__FAIL_EMPTY, "empty", "an answer without audio")                                \
     X(OG__FAIL_LENGTH, "length", "not the expected number of samples")
 
 #define OG__FAIL_ENUM(name, word, text) name,
@@ -41,9 +41,9 @@ const char *og__fail_text(og__fail f);
 typedef struct og__job {
     const char *body; /* borrowed */
     size_t n;
-    double due;          /* seconds after the start of the run; 0 in a closed loop */
-    int64_t expect;      /* samples that the answer must have, 0: any number */
-    int text_units;      /* of the input, reported where the server says no tokens */
+    double due;     /* seconds after the start of the run; 0 in a closed loop */
+    int64_t expect; /* samples that the answer must have, 0: any number */
+    int text_units; /* of the input, reported where the server says no tokens */
 } og__job;
 
 /* Times are seconds from the start of this request, -1: it did not come to that. */
@@ -71,22 +71,22 @@ typedef struct og__total {
 
 typedef struct og__load_opts {
     og__url url;
-    const char *path;        /* of the endpoint, behind url.path */
-    const char *api_key;     /* NULL: none */
-    const char *headers;     /* further ones, each with its \r\n; NULL: none */
-    int max_concurrency;     /* 0: no bound */
-    double timeout_s;        /* for one request */
+    const char *path;    /* of the endpoint, behind url.path */
+    const char *api_key; /* NULL: none */
+    const char *headers; /* further ones, each with its \r\n; NULL: none */
+    int max_concurrency; /* 0: no bound */
+    double timeout_s;    /* for one request */
     og__answer answer;
-    int rate, channels;      /* of PCM, unless the server names others */
+    int rate, channels; /* of PCM, unless the server names others */
     double audible_dbfs;
-    int64_t multiple;        /* samples of an answer are a multiple of it; 0: any */
-    int stop_fd;             /* readable: stop; -1: none */
+    int64_t multiple; /* samples of an answer are a multiple of it; 0: any */
+    int stop_fd;      /* readable: stop; -1: none */
     /* Told now and then how far it is; NULL: nobody. */
     void (*progress)(void *user, int done, int failed, int active, int n);
     void *progress_user;
 } og__load_opts;
-#define OG__LOAD_OPTS                                                            \
-    {.timeout_s = 600, .rate = 24000, .channels = 1, .audible_dbfs = -50, .stop_fd = -1}
+#define OG__LOAD_OPTS                                                                    \
+    { .timeout_s = 600, .rate = 24000, .channels = 1, .audible_dbfs = -50, .stop_fd = -1 }
 
 /* Whether somebody listens there: 0, or OG_EIO / OG_ENOENT with the reason. */
 int og__load_reach(const og__url *url, double seconds, og_err *err) OG_MUST_CHECK;
@@ -94,8 +94,8 @@ int og__load_reach(const og__url *url, double seconds, og_err *err) OG_MUST_CHEC
 int og__load_run(const og__load_opts *o, const og__job *jobs, int n, og__record *records,
                  og__total *total, og_err *err) OG_MUST_CHECK;
 /* A GET, as a whole: the body is appended to out. Returns the status, or a negative error. */
-int og__load_get(const og__url *url, const char *path, const char *api_key, double seconds,
-                 og_str *out, og_err *err) OG_MUST_CHECK;
+int og__load_get(const og__url *url, const char *path, const char *api_key,
+                 double seconds, og_str *out, og_err *err) OG_MUST_CHECK;
 
 double og__load_now(void); /* monotonic seconds */
 

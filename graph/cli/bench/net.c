@@ -39,7 +39,8 @@ int og__net_connect(const og__addr *to) {
     int fd = socket(to->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(fd, (const struct sockaddr *)&to->sa, to->len) == 0 || errno == EINPROGRESS)
+    if (connect(fd, (const struct sockaddr *)&to->sa, to->len) == 0 ||
+        errno == EINPROGRESS)
         return fd;
     int saved = errno;
     close(fd);
@@ -102,14 +103,15 @@ static void keep(void *user, const char *data, size_t n) {
 }
 
 static int broken(const og__url *url, og_err *err) {
-    return og_err_set(err, OG_EIO, "%s port %s: %s", url->host, url->port, strerror(errno));
+    return og_err_set(err, OG_EIO, "%s port %s: %s", url->host, url->port,
+                      strerror(errno));
 }
 
 static int get_send(int fd, const og__url *url, const char *path, const char *key,
                     double until, og_err *err) {
     og_str s = OG_STR_INIT;
-    og_str_addf(&s, "GET %s%s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\n", url->path,
-                path, url->host, url->port);
+    og_str_addf(&s, "GET %s%s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\n",
+                url->path, path, url->host, url->port);
     if (key) og_str_addf(&s, "Authorization: Bearer %s\r\n", key);
     og_str_add(&s, "\r\n");
     int rc = s.oom ? og_err_set(err, OG_ENOMEM, "out of memory") : 0;
@@ -138,8 +140,8 @@ static int get_read(int fd, const og__url *url, og__http *p, double until, og_st
     return 0;
 }
 
-int og__load_get(const og__url *url, const char *path, const char *api_key, double seconds,
-                 og_str *out, og_err *err) {
+int og__load_get(const og__url *url, const char *path, const char *api_key,
+                 double seconds, og_str *out, og_err *err) {
     double until = og__load_now() + seconds;
     og__addr to;
     og__http p;

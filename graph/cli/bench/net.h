@@ -19,6 +19,7 @@ int og__net_resolve(const og__url *url, og__addr *out, og_err *err) OG_MUST_CHEC
 /* A non-blocking TCP socket that is connecting. The descriptor, or -1 (errno). */
 int og__net_connect(const og__addr *to);
 /* A connected one; *out is the address that answered. The descriptor, or OG_EIO. */
-int og__net_open(const og__url *url, double seconds, og__addr *out, og_err *err) OG_MUST_CHECK;
+int og__net_open(const og__url *url, double seconds, og__addr *out,
+                 og_err *err) OG_MUST_CHECK;
 
 #endif

@@ -72,4 +72,6 @@ void og__player_take(og__player *p, double now, const void *pcm, size_t n) {
     }
 }
 
-bool og__player_torn(const og__player *p) { return p->n_part > 0; }
+bool og__player_torn(const og__player *p) {
+    return p->n_part > 0;
+}

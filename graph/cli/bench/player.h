@@ -18,13 +18,13 @@
 
 typedef struct og__player {
     int rate, channels, threshold; /* threshold: of |sample|, in s16 units */
-    double first, last;            /* arrival of the first and of the latest samples; -1 */
-    double ends;                   /* when everything that has arrived is played */
-    double audible;                /* -1: nothing yet */
-    double underrun_s, worst_gap;  /* silence in all; longest wait between two arrivals */
+    double first, last;           /* arrival of the first and of the latest samples; -1 */
+    double ends;                  /* when everything that has arrived is played */
+    double audible;               /* -1: nothing yet */
+    double underrun_s, worst_gap; /* silence in all; longest wait between two arrivals */
     int underruns, packets;
-    int64_t samples; /* per channel */
-    uint64_t digest; /* of all PCM bytes */
+    int64_t samples;        /* per channel */
+    uint64_t digest;        /* of all PCM bytes */
     unsigned char part[64]; /* bytes of a sample that is not complete */
     size_t n_part;
 } og__player;

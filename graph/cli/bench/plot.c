@@ -95,7 +95,8 @@ static void words(og_str *out, double x, double y, const char *anchor, const cha
 
 static void grid_line(const scale *s, double y, og_str *out) {
     char label[32];
-    og_str_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at_y(s, y), W - RIGHT);
+    og_str_addf(out, "<path class=\"grid\" d=\"M%.1f %.1fH%.1f\"/>", LEFT, at_y(s, y),
+                W - RIGHT);
     snprintf(label, sizeof label, "%g", y);
     words(out, LEFT - 6, at_y(s, y) + 4, "end", label);
 }
@@ -104,7 +105,8 @@ static void axes(const og__plot *p, const scale *s, og_str *out) {
     char label[32];
     bool wide = s->log_y && s->top / s->bottom > 300; /* then powers of ten alone */
     if (s->log_y)
-        for (double power = pow(10, floor(log10(s->bottom))); power <= s->top; power *= 10)
+        for (double power = pow(10, floor(log10(s->bottom))); power <= s->top;
+             power *= 10)
             for (double m = 1; m < 10; m = m < 2 ? 2 : m < 5 ? 5 : 10) {
                 bool in = power * m >= s->bottom && power * m <= s->top;
                 if (in && (m < 2 || !wide)) grid_line(s, power * m, out);
@@ -130,13 +132,16 @@ static void axes(const og__plot *p, const scale *s, og_str *out) {
 static void line(const og__series *r, const scale *s, const char *color, og_str *out) {
     const char *dash = r->reference ? " stroke-dasharray=\"4 3\"" : "";
     const char *inside = r->reference ? "#fff" : color;
-    og_str_addf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"%s d=\"", color, dash);
+    og_str_addf(out, "<path fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"%s d=\"",
+                color, dash);
     for (int k = 0; k < r->n; k++)
-        og_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', at_x(s, r->x[k]), at_y(s, r->y[k]));
+        og_str_addf(out, "%c%.1f %.1f", k ? 'L' : 'M', at_x(s, r->x[k]),
+                    at_y(s, r->y[k]));
     og_str_add(out, "\"/>");
     for (int k = 0; k < r->n; k++) {
-        og_str_addf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\">"
-                         "<title>",
+        og_str_addf(out,
+                    "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\" stroke=\"%s\">"
+                    "<title>",
                     at_x(s, r->x[k]), at_y(s, r->y[k]), inside, color);
         og__html(r->name, out);
         og_str_addf(out, ": %g at %g</title></circle>", r->y[k], r->x[k]);
@@ -147,8 +152,8 @@ void og__plot_svg(const og__plot *p, og_str *out) {
     scale s;
     if (!span(p, &s)) return;
     double height = H + 16 * p->n + 6;
-    og_str_addf(out, "<svg viewBox=\"0 0 %g %g\" width=\"%g\" role=\"img\" aria-label=\"", W,
-                height, W);
+    og_str_addf(out, "<svg viewBox=\"0 0 %g %g\" width=\"%g\" role=\"img\" aria-label=\"",
+                W, height, W);
     og__html(p->title, out);
     og_str_add(out, "\">");
     axes(p, &s, out);
@@ -158,8 +163,9 @@ void og__plot_svg(const og__plot *p, og_str *out) {
         const char *color = colors[color_at % 8];
         double y = H + 10 + 16 * i;
         line(&p->series[i], &s, color, out);
-        og_str_addf(out, "<path stroke=\"%s\" stroke-width=\"2\" d=\"M%.1f %.1fh18\"%s/>", color,
-                    LEFT, y, p->series[i].reference ? " stroke-dasharray=\"4 3\"" : "");
+        og_str_addf(out, "<path stroke=\"%s\" stroke-width=\"2\" d=\"M%.1f %.1fh18\"%s/>",
+                    color, LEFT, y,
+                    p->series[i].reference ? " stroke-dasharray=\"4 3\"" : "");
         words(out, LEFT + 24, y + 4, "start", p->series[i].name);
     }
     og_str_add(out, "</svg>\n");

@@ -107,7 +107,8 @@ int og__process_wait(og__process *p, const og__url *url, double seconds, int sto
         if (og__process_ended(p)) return it_ended(p, err);
         if (healthy(url)) return 0;
         if (og__load_now() >= until)
-            return og_err_set(err, OG_ETIMEOUT, "the server is not ready after %g s", seconds);
+            return og_err_set(err, OG_ETIMEOUT, "the server is not ready after %g s",
+                              seconds);
         if (poll(&stop, 1, LOOK_EVERY_MS) > 0 && stop_fd >= 0)
             return og_err_set(err, OG_ECANCELED, "stopped");
     }

@@ -13,8 +13,8 @@ typedef struct og__rng {
 } og__rng;
 
 uint64_t og__rng_next(og__rng *r);
-double og__rng_unit(og__rng *r);              /* within (0, 1) */
-int og__rng_below(og__rng *r, int n);         /* 0 .. n-1 */
+double og__rng_unit(og__rng *r);                /* within (0, 1) */
+int og__rng_below(og__rng *r, int n);           /* 0 .. n-1 */
 double og__rng_gamma(og__rng *r, double shape); /* scale 1; shape > 0 */
 
 /* Moments at which n requests start, in seconds, ascending. Gaps follow a gamma distribution of

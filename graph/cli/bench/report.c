@@ -32,10 +32,24 @@ static void run_words(const json_t *run, og_str *out) {
 /* ---- CSV ---------------------------------------------------------------------- */
 
 static const char *const columns[] = {
-    "num_prompts", "completed", "failed", "duration", "request_throughput", "audio_throughput",
-    "mean_audio_ttfp_ms", "median_audio_ttfp_ms", "p95_audio_ttfp_ms", "p99_audio_ttfp_ms",
-    "median_audio_ttfa_ms", "median_audio_rtf", "p95_audio_rtf", "median_e2el_ms",
-    "p95_e2el_ms", "p99_e2el_ms", "total_audio_duration_s", "audio_underruns",
+    "num_prompts",
+    "completed",
+    "failed",
+    "duration",
+    "request_throughput",
+    "audio_throughput",
+    "mean_audio_ttfp_ms",
+    "median_audio_ttfp_ms",
+    "p95_audio_ttfp_ms",
+    "p99_audio_ttfp_ms",
+    "median_audio_ttfa_ms",
+    "median_audio_rtf",
+    "p95_audio_rtf",
+    "median_e2el_ms",
+    "p95_e2el_ms",
+    "p99_e2el_ms",
+    "total_audio_duration_s",
+    "audio_underruns",
     "audio_continuity",
 };
 #define N_COLUMNS (sizeof columns / sizeof *columns)
@@ -78,20 +92,24 @@ static void csv_run(const json_t *entry, const json_t *run, og_str *out) {
 void og__report_csv(const json_t *report, og_str *out) {
     json_t *entry, *run;
     size_t i, k;
-    og_str_add(out, "test_name,model,task,phase,dataset,request_rate,max_concurrency,verdict,"
-                    "skipped");
+    og_str_add(out,
+               "test_name,model,task,phase,dataset,request_rate,max_concurrency,verdict,"
+               "skipped");
     for (size_t c = 0; c < N_COLUMNS; c++) og_str_addf(out, ",%s", columns[c]);
     og_str_add(out, "\n");
     json_array_foreach(json_object_get(report, "entries"), i, entry) {
-        json_array_foreach(json_object_get(entry, "runs"), k, run) csv_run(entry, run, out);
+        json_array_foreach(json_object_get(entry, "runs"), k, run)
+            csv_run(entry, run, out);
     }
 }
 
 /* ---- HTML --------------------------------------------------------------------- */
 
 static const char style[] =
-    "body{font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;background:#fff;margin:2rem auto;"
-    "max-width:70rem;padding:0 1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}"
+    "body{font:15px/1.45 system-ui,sans-serif;color:#1c1c1c;background:#fff;margin:2rem "
+    "auto;"
+    "max-width:70rem;padding:0 "
+    "1rem}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2.2rem}"
     "table{border-collapse:collapse;margin:.6rem 0;font-variant-numeric:tabular-nums}"
     "th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;text-align:right}"
     "th:first-child,td:first-child,td.w,th.w{text-align:left}"
@@ -144,13 +162,17 @@ static void baselines(const json_t *runs, const char *hardware, og_str *out) {
     json_t *run, *b;
     size_t i, k;
     bool any = false;
-    json_array_foreach(runs, i, run) any |= json_array_size(json_object_get(run, "baseline")) > 0;
+    json_array_foreach(runs, i, run) any |=
+        json_array_size(json_object_get(run, "baseline")) > 0;
     if (!any) return;
     og_str_add(out, "<table><tr><th>against the baseline");
     if (*hardware) og_str_add(out, " of ");
     og__html(hardware, out);
-    og_str_add(out, "<th class=w>load<th class=w>metric<th>baseline<th>here<th>ratio<th></tr>\n");
-    json_array_foreach(runs, i, run) json_array_foreach(json_object_get(run, "baseline"), k, b) {
+    og_str_add(
+        out,
+        "<th class=w>load<th class=w>metric<th>baseline<th>here<th>ratio<th></tr>\n");
+    json_array_foreach(runs, i, run)
+        json_array_foreach(json_object_get(run, "baseline"), k, b) {
         double base = num(b, "baseline"), v = num(b, "value");
         og_str words = OG_STR_INIT;
         og_str_add(out, "<tr><td>");
@@ -164,9 +186,12 @@ static void baselines(const json_t *runs, const char *hardware, og_str *out) {
         og_str_add(out, "</td><td class=w><code>");
         og__html(str(b, "metric"), out);
         og_str_addf(out, "</code></td><td>%g</td><td>", base);
-        if (!isnan(v)) og_str_addf(out, "%.4g</td><td>%.3g", v, base != 0 ? v / base : NAN);
-        else og_str_add(out, "</td><td>");
-        og_str_addf(out, "</td><td class=%s>%s</td></tr>\n", str(b, "verdict"), str(b, "verdict"));
+        if (!isnan(v))
+            og_str_addf(out, "%.4g</td><td>%.3g", v, base != 0 ? v / base : NAN);
+        else
+            og_str_add(out, "</td><td>");
+        og_str_addf(out, "</td><td class=%s>%s</td></tr>\n", str(b, "verdict"),
+                    str(b, "verdict"));
     }
     og_str_add(out, "</table>\n");
 }
@@ -181,8 +206,8 @@ static double baseline_of(const json_t *run, const char *metric) {
 }
 
 /* One metric over the load; key: of the sweep that is the x axis. */
-static void plot(const json_t *runs, const char *key, const char *x_label, const char *metric,
-                 const char *title, og_str *out) {
+static void plot(const json_t *runs, const char *key, const char *x_label,
+                 const char *metric, const char *title, og_str *out) {
     og__plot p = {.title = title, .x_label = x_label};
     char names[OG__PLOT_SERIES_MAX][96], ref[OG__PLOT_SERIES_MAX][112];
     json_t *run;
@@ -213,7 +238,8 @@ static void plots(const json_t *runs, og_str *out) {
                {"audio_throughput", "audio seconds per second"},
                {"p95_e2el_ms", "p95 whole answer, ms"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        plot(runs, "max_concurrency", "requests at a time", all[i].metric, all[i].title, out);
+        plot(runs, "max_concurrency", "requests at a time", all[i].metric, all[i].title,
+             out);
         plot(runs, "request_rate", "requests a second", all[i].metric, all[i].title, out);
     }
 }
@@ -245,9 +271,10 @@ static void html_entry(const json_t *report, const json_t *entry, og_str *out) {
         og__html(str(entry, "failed"), out);
         og_str_add(out, "</p>\n");
     }
-    og_str_add(out, "<table><tr><th>run<th class=w>load<th class=w><th>done<th>first packet, "
-                    "median ms<th>p95<th>RTF<th>whole answer, median ms<th>p95<th>audio-s/s"
-                    "<th>requests/s<th>without a gap, %</tr>\n");
+    og_str_add(out,
+               "<table><tr><th>run<th class=w>load<th class=w><th>done<th>first packet, "
+               "median ms<th>p95<th>RTF<th>whole answer, median ms<th>p95<th>audio-s/s"
+               "<th>requests/s<th>without a gap, %</tr>\n");
     json_array_foreach(runs, i, run) html_run(run, out);
     og_str_add(out, "</table>\n");
     baselines(runs, str(report, "hardware"), out);
@@ -258,8 +285,9 @@ void og__report_html(const json_t *report, og_str *out) {
     const json_t *t = json_object_get(report, "totals");
     json_t *entry;
     size_t i;
-    og_str_addf(out, "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
-                     "content=\"width=device-width\">\n<title>");
+    og_str_addf(out,
+                "<!doctype html>\n<html lang=en><meta charset=utf-8><meta name=viewport "
+                "content=\"width=device-width\">\n<title>");
     og__html(str(report, "suite"), out);
     og_str_addf(out, "</title>\n<style>%s</style>\n<h1>", style);
     og__html(str(report, "suite"), out);
@@ -267,10 +295,12 @@ void og__report_html(const json_t *report, og_str *out) {
     og__html(str(report, "date"), out);
     og_str_add(out, ", ");
     og__html(str(report, "program"), out);
-    og_str_addf(out, ". %g runs: %g passed, %g failed, %g skipped. Baselines: %g met, %g missed, "
-                     "%g not comparable.</p>\n",
-                num(t, "runs"), num(t, "pass"), num(t, "fail"), num(t, "skipped"),
-                num(t, "baseline_pass"), num(t, "baseline_fail"), num(t, "baseline_na"));
+    og_str_addf(
+        out,
+        ". %g runs: %g passed, %g failed, %g skipped. Baselines: %g met, %g missed, "
+        "%g not comparable.</p>\n",
+        num(t, "runs"), num(t, "pass"), num(t, "fail"), num(t, "skipped"),
+        num(t, "baseline_pass"), num(t, "baseline_fail"), num(t, "baseline_na"));
     json_array_foreach(json_object_get(report, "entries"), i, entry)
         html_entry(report, entry, out);
     og_str_add(out, "</html>\n");
@@ -314,11 +344,14 @@ void og__report_text(const json_t *report, og_str *out) {
             og_str_addf(out, "  skipped %s\n", str(entry, "skipped"));
             continue;
         }
-        if (*str(entry, "failed")) og_str_addf(out, "  failed: %s\n", str(entry, "failed"));
+        if (*str(entry, "failed"))
+            og_str_addf(out, "  failed: %s\n", str(entry, "failed"));
         json_array_foreach(json_object_get(entry, "runs"), k, run) text_run(run, out);
     }
-    og_str_addf(out, "%g runs: %g passed, %g failed, %g skipped; baselines: %g met, %g missed, "
-                     "%g not comparable\n",
-                num(t, "runs"), num(t, "pass"), num(t, "fail"), num(t, "skipped"),
-                num(t, "baseline_pass"), num(t, "baseline_fail"), num(t, "baseline_na"));
+    og_str_addf(
+        out,
+        "%g runs: %g passed, %g failed, %g skipped; baselines: %g met, %g missed, "
+        "%g not comparable\n",
+        num(t, "runs"), num(t, "pass"), num(t, "fail"), num(t, "skipped"),
+        num(t, "baseline_pass"), num(t, "baseline_fail"), num(t, "baseline_na"));
 }

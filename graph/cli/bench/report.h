@@ -1,10 +1,12 @@
 /* What a suite gave: one JSON value, from which the CSV and the HTML page are made.
  *
- * {"suite", "date", "hardware", "program", "tolerance", "entries": [{"test_name", "model",
- *  "skipped": reason or null, "failed": why its server was not ready, "server": words, "start_s", "runs": [{"task", "phase", "dataset",
- *  "request_rate", "max_concurrency", "skipped", "verdict": "pass|fail|skipped",
- *  "baseline": [{"metric", "baseline", "value", "verdict"}], "result": {...}}]}],
- *  "totals": {...}} */
+ * {"suite", "date", "hardware", "program", "tolerance", "totals": {...},
+ *  "entries": [{"test_name", "model", "skipped": reason or null,
+ *               "failed": why its server was not ready, "server": words, "start_s",
+ *               "runs": [{"task", "phase", "dataset", "request_rate", "max_concurrency",
+ *                         "verdict": "pass|fail|skipped", "skipped": reason or null,
+ *                         "baseline": [{"metric", "baseline", "value", "verdict"}],
+ *                         "result": {...}}]}]} */
 #ifndef OG_CLI_BENCH_REPORT_H
 #define OG_CLI_BENCH_REPORT_H
 

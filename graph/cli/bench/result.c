@@ -10,9 +10,13 @@ static void put(json_t *j, const char *key, json_t *value) {
     json_object_set_new(j, key, value);
 }
 
-static void real(json_t *j, const char *key, double v) { put(j, key, json_real(v)); }
+static void real(json_t *j, const char *key, double v) {
+    put(j, key, json_real(v));
+}
 
-static void whole(json_t *j, const char *key, int64_t v) { put(j, key, json_integer(v)); }
+static void whole(json_t *j, const char *key, int64_t v) {
+    put(j, key, json_integer(v));
+}
 
 static void text(json_t *j, const char *key, const char *v) {
     char plain[256];
@@ -48,12 +52,13 @@ static void head(json_t *j, const og__bench *b) {
     whole(j, "num_prompts", b->n);
     put(j, "request_rate", isinf(b->rate) ? json_string("inf") : json_real(b->rate));
     real(j, "burstiness", b->burstiness);
-    put(j, "max_concurrency", b->load.max_concurrency > 0
-                                  ? json_integer(b->load.max_concurrency)
-                                  : json_null());
+    put(j, "max_concurrency",
+        b->load.max_concurrency > 0 ? json_integer(b->load.max_concurrency)
+                                    : json_null());
 }
 
-static void totals(json_t *j, const og__bench *b, const og__summary *s, const og__total *t) {
+static void totals(json_t *j, const og__bench *b, const og__summary *s,
+                   const og__total *t) {
     double d = t->duration > 0 ? t->duration : 1e-9;
     real(j, "duration", t->duration);
     whole(j, "completed", s->completed);
@@ -77,7 +82,8 @@ static void totals(json_t *j, const og__bench *b, const og__summary *s, const og
     whole(j, "num_audio_rtf_samples", s->dist[OG__METRIC_RTF].n);
 }
 
-static void distribution(json_t *j, const og__bench *b, const og__summary *s, og__metric m) {
+static void distribution(json_t *j, const og__bench *b, const og__summary *s,
+                         og__metric m) {
     const og__dist *d = &s->dist[m];
     char key[64], p[24];
     const char *name = og__metric_key(m);
@@ -121,8 +127,8 @@ static json_t *goodput(const og__bench *b, const og__summary *s) {
         real(limits, og__metric_key(b->limits[i].metric), b->limits[i].max);
     put(g, "limits", limits);
     whole(g, "good", s->good);
-    real(g, "share", s->completed + s->failed ? (double)s->good / (s->completed + s->failed)
-                                              : 0);
+    real(g, "share",
+         s->completed + s->failed ? (double)s->good / (s->completed + s->failed) : 0);
     return g;
 }
 
@@ -132,9 +138,10 @@ static json_t *client(const og__bench *b, const og__summary *s, const og__total 
     text(c, "dataset", b->set.name);
     whole(c, "seed", (int64_t)b->seed);
     whole(c, "num_warmups", b->warmup);
-    text(c, "stream", b->stream == OG__STREAM_SSE     ? "sse"
-                      : b->stream == OG__STREAM_AUDIO ? "audio"
-                                                      : "none");
+    text(c, "stream",
+         b->stream == OG__STREAM_SSE     ? "sse"
+         : b->stream == OG__STREAM_AUDIO ? "audio"
+                                         : "none");
     text(c, "response_format", b->format);
     real(c, "audible_dbfs", b->load.audible_dbfs);
     whole(c, "connections", t->connections);
@@ -155,7 +162,8 @@ static json_t *request(const og__record *r) {
     whole(j, "status", r->status);
     for (int m = 0; m < OG__METRIC_COUNT; m++) {
         double v;
-        if (og__metric_of(r, (og__metric)m, &v)) real(j, og__metric_key((og__metric)m), v);
+        if (og__metric_of(r, (og__metric)m, &v))
+            real(j, og__metric_key((og__metric)m), v);
     }
     whole(j, "samples", r->samples);
     whole(j, "bytes", r->bytes);
@@ -239,9 +247,10 @@ void og__result_text(const json_t *j, og_str *out) {
                 number(j, "completed"), number(j, "num_prompts"), number(j, "failed"),
                 number(j, "duration"));
     failed(j, out);
-    og_str_addf(out, "%.2f requests/s, %.2f audio-s/s, %.1f s of audio, at most %.0f at once\n",
-                number(j, "request_throughput"), number(j, "audio_throughput"),
-                number(j, "total_audio_duration_s"), number(j, "max_concurrent_requests"));
+    og_str_addf(
+        out, "%.2f requests/s, %.2f audio-s/s, %.1f s of audio, at most %.0f at once\n",
+        number(j, "request_throughput"), number(j, "audio_throughput"),
+        number(j, "total_audio_duration_s"), number(j, "max_concurrent_requests"));
     if (good)
         og_str_addf(out, "goodput %.2f requests/s: %.1f%% within the limits\n",
                     number(j, "request_goodput"), 100 * number(good, "share"));
@@ -250,10 +259,12 @@ void og__result_text(const json_t *j, og_str *out) {
                     100 * number(j, "audio_continuity"), number(j, "audio_underruns"));
     if (number(j, "completed") > 0) table(j, out);
     const json_t *c = json_object_get(j, "client");
-    double busy = number(c, "cpu_s") / (number(j, "duration") > 0 ? number(j, "duration") : 1);
+    double busy =
+        number(c, "cpu_s") / (number(j, "duration") > 0 ? number(j, "duration") : 1);
     if (busy > 0.5 || number(c, "max_turn_ms") > 5)
-        og_str_addf(out,
-                    "note: the client was busy %.0f%% of the time, up to %.1f ms at once; "
-                    "times may be its own\n",
-                    100 * busy, number(c, "max_turn_ms"));
+        og_str_addf(
+            out,
+            "note: the client was busy %.0f%% of the time, up to %.1f ms at once; "
+            "times may be its own\n",
+            100 * busy, number(c, "max_turn_ms"));
 }

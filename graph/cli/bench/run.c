@@ -15,9 +15,9 @@ int og__percentiles_parse(const char *text, double *out, og_err *err) {
         char *end;
         double v = strtod(s, &end);
         if (end == s || !(v >= 0 && v <= 100) || (*end && *end != ',' && *end != ' '))
-            return og_err_set(err, OG_EINVAL,
-                              "percentiles are numbers from 0 to 100 with commas, not '%.80s'",
-                              text);
+            return og_err_set(
+                err, OG_EINVAL,
+                "percentiles are numbers from 0 to 100 with commas, not '%.80s'", text);
         if (n == OG__PERCENTILES_MAX)
             return og_err_set(err, OG_ELIMIT, "too many percentiles (limit is %d)", n);
         out[n++] = v;
@@ -26,7 +26,9 @@ int og__percentiles_parse(const char *text, double *out, og_err *err) {
     return n;
 }
 
-static int no_memory(og_err *err) { return og_err_set(err, OG_ENOMEM, "out of memory"); }
+static int no_memory(og_err *err) {
+    return og_err_set(err, OG_ENOMEM, "out of memory");
+}
 
 /* A clip as the value of ref_audio: a URL as it is, a file as a data: URL. */
 static const char *clip(og_arena *arena, const char *what, og_err *err) {
@@ -38,8 +40,8 @@ static const char *clip(og_arena *arena, const char *what, og_err *err) {
     const char *out = NULL;
     FILE *f = fopen(what, "rbe");
     if (!f) {
-        og_err_set(err, errno == ENOENT ? OG_ENOENT : OG_EIO, "cannot read '%s': %s", what,
-                   strerror(errno));
+        og_err_set(err, errno == ENOENT ? OG_ENOENT : OG_EIO, "cannot read '%s': %s",
+                   what, strerror(errno));
         return NULL;
     }
     while (raw.len < CLIP_MAX && (k = fread(buf, 1, sizeof buf, f)) > 0)
@@ -92,7 +94,8 @@ static int frames_of(const og__bench *b, const og__prompt *p) {
 static int add_clip(const og__bench *b, og_arena *arena, const og__prompt *p,
                     const char **made_up, json_t *j, og_err *err) {
     if (!b->clone || b->ref_audio) return 0;
-    const char *url = p->ref_audio || !*made_up ? clip(arena, p->ref_audio, err) : *made_up;
+    const char *url =
+        p->ref_audio || !*made_up ? clip(arena, p->ref_audio, err) : *made_up;
     if (!url) return err->code ? err->code : no_memory(err);
     if (!p->ref_audio) *made_up = url;
     put(j, "ref_audio", url);
@@ -127,7 +130,8 @@ static int one_job(const og__bench *b, og_arena *arena, const json_t *base,
     return rc;
 }
 
-int og__bench_jobs(const og__bench *b, og_arena *arena, int n, og__job *jobs, og_err *err) {
+int og__bench_jobs(const og__bench *b, og_arena *arena, int n, og__job *jobs,
+                   og_err *err) {
     int *order = og_malloc((size_t)n * sizeof *order);
     double *due = og_malloc((size_t)n * sizeof *due);
     const char *made_up = NULL;
@@ -158,9 +162,10 @@ static int warm_up(const og__bench *b, const og__load_opts *load, og_err *err) {
     og__load_opts o = *load;
     og__total total;
     og_arena *arena = og_arena_create();
-    og__record *records = arena ? og_arena_alloc(arena, (size_t)b->warmup * sizeof *records)
-                                : NULL;
-    og__job *jobs = records ? og_arena_alloc(arena, (size_t)b->warmup * sizeof *jobs) : NULL;
+    og__record *records =
+        arena ? og_arena_alloc(arena, (size_t)b->warmup * sizeof *records) : NULL;
+    og__job *jobs =
+        records ? og_arena_alloc(arena, (size_t)b->warmup * sizeof *jobs) : NULL;
     w.rate = INFINITY;
     w.seed = b->seed + 0x7761726d; /* other texts than those that are measured */
     o.progress = NULL;
@@ -189,8 +194,10 @@ static int measure(const og__bench *b, const og__load_opts *load, og_arena *aren
     if (rc == 0) {
         *result = og__result_json(b, &sum, &total, records);
         og__summary_free(&sum);
-        if (!*result) rc = no_memory(err);
-        else if (total.stopped) rc = og_err_set(err, OG_ECANCELED, "stopped");
+        if (!*result)
+            rc = no_memory(err);
+        else if (total.stopped)
+            rc = og_err_set(err, OG_ECANCELED, "stopped");
     }
     og_free(records);
     return rc;

@@ -24,15 +24,15 @@ typedef struct og__bench {
     const char *model, *backend, *label;
     const char *voice, *language, *instructions, *format; /* NULL: not in the body */
     const char *ref_audio, *ref_text; /* URL or data: URL for every request; NULL */
-    bool clone;          /* prompts bring their clips (file or made up) */
-    const json_t *extra; /* further keys of every body, borrowed; NULL */
+    bool clone;                       /* prompts bring their clips (file or made up) */
+    const json_t *extra;              /* further keys of every body, borrowed; NULL */
     og__stream stream;
     og__set set;
     bool shuffle;
     int n, warmup;
     double rate, burstiness; /* INFINITY: all at once */
     uint64_t seed;
-    int frames;       /* of every answer, -1: as long as the text is spoken, 0: not fixed */
+    int frames; /* of every answer, -1: as long as the text is spoken, 0: not fixed */
     int frame_samples;
     double frames_per_second;
     double percentiles[OG__PERCENTILES_MAX];
@@ -42,10 +42,13 @@ typedef struct og__bench {
     bool detailed; /* every request is in the result */
 } og__bench;
 
-#define OG__BENCH                                                                      \
-    {.load = OG__LOAD_OPTS, .backend = "openai-audio-speech", .format = "pcm",         \
-     .shuffle = true, .n = 1, .burstiness = 1, .rate = INFINITY, .frame_samples = 1920, \
-     .frames_per_second = 12.5, .percentiles = {50, 90, 95, 99}, .n_percentiles = 4}
+#define OG__BENCH                                                                        \
+    {                                                                                    \
+        .load = OG__LOAD_OPTS, .backend = "openai-audio-speech", .format = "pcm",        \
+        .shuffle = true, .n = 1, .burstiness = 1, .rate = INFINITY,                      \
+        .frame_samples = 1920, .frames_per_second = 12.5,                                \
+        .percentiles = {50, 90, 95, 99}, .n_percentiles = 4                              \
+    }
 
 /* "50,95,99.9": their number, or OG_EINVAL. */
 int og__percentiles_parse(const char *text, double *out, og_err *err) OG_MUST_CHECK;
@@ -55,8 +58,8 @@ int og__percentiles_parse(const char *text, double *out, og_err *err) OG_MUST_CH
 int og__bench_run(const og__bench *b, json_t **result, og_err *err) OG_MUST_CHECK;
 
 /* The bodies of all requests; an arena string each. For og__bench_run, and --dry-run. */
-int og__bench_jobs(const og__bench *b, og_arena *arena, int n, og__job *jobs, og_err *err)
-    OG_MUST_CHECK;
+int og__bench_jobs(const og__bench *b, og_arena *arena, int n, og__job *jobs,
+                   og_err *err) OG_MUST_CHECK;
 /* NULL: out of memory. */
 json_t *og__result_json(const og__bench *b, const og__summary *s, const og__total *t,
                         const og__record *records);

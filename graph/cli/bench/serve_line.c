@@ -16,7 +16,8 @@ typedef struct line {
 static int add(line *l, const char *word) {
     if (!word) return og_err_set(l->err, OG_ENOMEM, "out of memory");
     if (l->out->n == OG__SERVE_ARGS_MAX)
-        return og_err_set(l->err, OG_ELIMIT, "too many options for the server (limit is %d)",
+        return og_err_set(l->err, OG_ELIMIT,
+                          "too many options for the server (limit is %d)",
                           OG__SERVE_ARGS_MAX);
     l->out->args[l->out->n++] = word;
     return 0;
@@ -38,8 +39,13 @@ static bool is(const char *key, const char *name) {
 /* What is about the start of the other server, and has no counterpart. */
 static bool means_nothing(const char *key) {
     static const char *const names[] = {
-        "trust-remote-code", "stage-init-timeout", "init-timeout", "skip-mm-profiling",
-        "enable-diffusion-pipeline-profiler", "omni", "disable-log-stats",
+        "trust-remote-code",
+        "stage-init-timeout",
+        "init-timeout",
+        "skip-mm-profiling",
+        "enable-diffusion-pipeline-profiler",
+        "omni",
+        "disable-log-stats",
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is(key, names[i])) return true;
@@ -61,13 +67,16 @@ static json_t *stage(line *l, const char *id) {
     return s;
 }
 
-static bool is_place(const char *key) { return is(key, "devices") || is(key, "num-replicas"); }
+static bool is_place(const char *key) {
+    return is(key, "devices") || is(key, "num-replicas");
+}
 
 static void merge(line *l, const char *id, const json_t *keys) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)keys, key, value) {
-        if (!l->how->one_device || !is_place(key)) json_object_set(stage(l, id), key, value);
+        if (!l->how->one_device || !is_place(key))
+            json_object_set(stage(l, id), key, value);
     }
 }
 
@@ -122,16 +131,18 @@ static int take_away(line *l, const json_t *map) {
             if (rc == 0) rc = set_root(l, key, json_null());
             continue;
         }
-        json_object_foreach(value, id, keys) json_array_foreach(keys, i, path)
-            if (json_is_string(path)) set_dotted(l, id, json_string_value(path), json_null());
+        json_object_foreach(value, id, keys)
+            json_array_foreach(keys, i, path) if (json_is_string(path))
+                set_dotted(l, id, json_string_value(path), json_null());
     }
     return rc;
 }
 
 static int overrides(line *l, const json_t *map) {
     const char *id;
-    json_t *keys, *parsed = json_is_string(map) ? json_loads(json_string_value(map), 0, NULL)
-                                                : json_incref((json_t *)map);
+    json_t *keys, *parsed = json_is_string(map)
+                                ? json_loads(json_string_value(map), 0, NULL)
+                                : json_incref((json_t *)map);
     json_object_foreach(parsed, id, keys) merge(l, id, keys);
     json_decref(parsed);
     return 0;
@@ -196,8 +207,8 @@ static int cli_args(line *l, const json_t *list) {
     return rc;
 }
 
-int og__suite_serve_line(og_arena *arena, const og__suite_entry *e, const og__serve_how *how,
-                         og__serve_line *out, og_err *err) {
+int og__suite_serve_line(og_arena *arena, const og__suite_entry *e,
+                         const og__serve_how *how, og__serve_line *out, og_err *err) {
     line l = {arena, how, out, json_object(), err};
     *out = (og__serve_line){0};
     const char *old = json_string_value(og__member(e->server, "stage_config_name"));

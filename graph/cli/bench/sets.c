@@ -24,7 +24,9 @@ static int words_of(const char *s) {
     return n;
 }
 
-static int no_memory(og_err *err) { return og_err_set(err, OG_ENOMEM, "out of memory"); }
+static int no_memory(og_err *err) {
+    return og_err_set(err, OG_ENOMEM, "out of memory");
+}
 
 static int built_in(og_arena *arena, bool design, og__set *out, og_err *err) {
     out->name = design ? "english-design" : "english";
@@ -85,15 +87,16 @@ static int json_line(reader *r, const char *s, og__prompt *p, og_err *err) {
 static int lst_line(reader *r, char *s, og__prompt *p, og_err *err) {
     char *part[4];
     int n = 0;
-    for (char *save, *t = strtok_r(s, "|", &save); t && n < 4; t = strtok_r(NULL, "|", &save))
+    for (char *save, *t = strtok_r(s, "|", &save); t && n < 4;
+         t = strtok_r(NULL, "|", &save))
         part[n++] = t;
     if (n < 4) return at(r, err, "four fields are needed: id|text of clip|clip|text");
     const char *slash = strrchr(r->path, '/');
     p->text = og_arena_strdup(r->arena, part[3]);
     p->ref_text = og_arena_strdup(r->arena, part[1]);
     p->ref_audio = slash && part[2][0] != '/'
-                       ? og_arena_printf(r->arena, "%.*s/%s", (int)(slash - r->path), r->path,
-                                         part[2])
+                       ? og_arena_printf(r->arena, "%.*s/%s", (int)(slash - r->path),
+                                         r->path, part[2])
                        : og_arena_strdup(r->arena, part[2]);
     return p->text && p->ref_text && p->ref_audio ? 0 : no_memory(err);
 }
@@ -114,7 +117,8 @@ static int one_line(reader *r, char *s, og__prompt *p, og_err *err) {
     return rc;
 }
 
-static int add_line(reader *r, char *s, og__prompt **list, int *n, int *cap, og_err *err) {
+static int add_line(reader *r, char *s, og__prompt **list, int *n, int *cap,
+                    og_err *err) {
     size_t len = strlen(s);
     while (len > 0 && strchr(" \t\r\n", s[len - 1])) s[--len] = 0;
     while (*s == ' ' || *s == '\t') s++;
@@ -163,7 +167,8 @@ static int from_file(og_arena *arena, const char *path, og__set *out, og_err *er
     }
     int rc = read_lines(&r, f, &list, &out->n, err);
     fclose(f);
-    if (rc == 0 && out->n == 0) rc = og_err_set(err, OG_EINVAL, "'%s' holds no texts", path);
+    if (rc == 0 && out->n == 0)
+        rc = og_err_set(err, OG_EINVAL, "'%s' holds no texts", path);
     if (rc == 0) {
         out->name = og_arena_strdup(arena, path);
         out->prompts = og_arena_alloc(arena, (size_t)out->n * sizeof *list);
@@ -186,17 +191,19 @@ int og__set_load(og_arena *arena, const char *what, og__set *out, og_err *err) {
 /* ---- random words ------------------------------------------------------------- */
 
 static const char *const common[] = {
-    "about", "after", "again", "air", "along", "always", "apple", "ask", "back", "bell",
-    "bird", "blue", "boat", "book", "bread", "bridge", "bring", "call", "carry", "cloud",
-    "cold", "corner", "dance", "day", "door", "dream", "early", "earth", "evening", "fall",
-    "far", "field", "fire", "flower", "follow", "friend", "garden", "green", "hand", "hear",
-    "hill", "home", "house", "keep", "lamp", "late", "leaf", "letter", "light", "listen",
-    "long", "market", "moon", "morning", "music", "never", "night", "north", "ocean", "often",
-    "open", "paper", "path", "quiet", "rain", "read", "river", "road", "room", "school",
-    "shadow", "silver", "sing", "small", "snow", "song", "spring", "stone", "story", "street",
-    "summer", "table", "tell", "thunder", "tomorrow", "travel", "tree", "valley", "village",
-    "walk", "warm", "watch", "water", "west", "wheel", "window", "winter", "wonder", "write",
-    "yellow",
+    "about",   "after",  "again",  "air",     "along",    "always",  "apple",  "ask",
+    "back",    "bell",   "bird",   "blue",    "boat",     "book",    "bread",  "bridge",
+    "bring",   "call",   "carry",  "cloud",   "cold",     "corner",  "dance",  "day",
+    "door",    "dream",  "early",  "earth",   "evening",  "fall",    "far",    "field",
+    "fire",    "flower", "follow", "friend",  "garden",   "green",   "hand",   "hear",
+    "hill",    "home",   "house",  "keep",    "lamp",     "late",    "leaf",   "letter",
+    "light",   "listen", "long",   "market",  "moon",     "morning", "music",  "never",
+    "night",   "north",  "ocean",  "often",   "open",     "paper",   "path",   "quiet",
+    "rain",    "read",   "river",  "road",    "room",     "school",  "shadow", "silver",
+    "sing",    "small",  "snow",   "song",    "spring",   "stone",   "story",  "street",
+    "summer",  "table",  "tell",   "thunder", "tomorrow", "travel",  "tree",   "valley",
+    "village", "walk",   "warm",   "watch",   "water",    "west",    "wheel",  "window",
+    "winter",  "wonder", "write",  "yellow",
 };
 
 static const char *random_text(og_arena *arena, og__rng *r, int words) {

@@ -22,7 +22,7 @@
 typedef struct og__prompt {
     const char *text;
     const char *ref_text, *ref_audio; /* a clip to speak like: words and file; NULL */
-    const char *extra; /* further keys of the body, JSON text; NULL */
+    const char *extra;                /* further keys of the body, JSON text; NULL */
     int words;
 } og__prompt;
 
@@ -35,7 +35,8 @@ typedef struct og__set {
 #define OG__SET_MAX 1000000 /* prompts of a file */
 
 /* "english", "english-design" (with a description of a voice), or a file. */
-int og__set_load(og_arena *arena, const char *what, og__set *out, og_err *err) OG_MUST_CHECK;
+int og__set_load(og_arena *arena, const char *what, og__set *out,
+                 og_err *err) OG_MUST_CHECK;
 /* n prompts of random common words, min to max words each. */
 int og__set_random(og_arena *arena, uint64_t seed, int n, int min, int max, og__set *out,
                    og_err *err) OG_MUST_CHECK;

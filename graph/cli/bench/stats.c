@@ -16,7 +16,9 @@ static const struct {
     [OG__METRIC_UNDERRUN] = {"audio_underrun_s", "underrun", "underrun, s"},
 };
 
-const char *og__metric_key(og__metric m) { return metrics[m].key; }
+const char *og__metric_key(og__metric m) {
+    return metrics[m].key;
+}
 
 const char *og__metric_word(og__metric m, const char **title) {
     if (title) *title = metrics[m].title;

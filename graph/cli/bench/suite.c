@@ -20,7 +20,8 @@ typedef struct reader {
 
 static bool same_name(const char *a, const char *b) {
     for (; *a && *b; a++, b++)
-        if (*a != *b && !((*a == '-' || *a == '_') && (*b == '-' || *b == '_'))) return false;
+        if (*a != *b && !((*a == '-' || *a == '_') && (*b == '-' || *b == '_')))
+            return false;
     return *a == *b;
 }
 
@@ -53,7 +54,8 @@ static void warn_unknown(reader *r, const json_t *map, const char *names) {
     json_t *value;
     json_object_foreach((json_t *)map, key, value) {
         bool known = false;
-        for (const char *w = names; w && !known; w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL) {
+        for (const char *w = names; w && !known;
+             w = strchr(w, '|') ? strchr(w, '|') + 1 : NULL) {
             char name[64];
             snprintf(name, sizeof name, "%.*s", (int)strcspn(w, "|"), w);
             known = same_name(key, name);
@@ -82,7 +84,9 @@ static int steps_of(reader *r, const json_t *map, const char *key, int *n) {
     if (!json_is_array(v)) {
         *n = 1;
         if (json_is_string(v) && !strcmp(json_string_value(v), "inf")) return 0;
-        return json_is_number(v) ? 0 : bad(r, key, "a number, or a list of numbers is needed");
+        return json_is_number(v)
+                   ? 0
+                   : bad(r, key, "a number, or a list of numbers is needed");
     }
     *n = (int)json_array_size(v);
     if (*n == 0) return bad(r, key, "the list is empty");
@@ -104,15 +108,18 @@ static double step_of(const json_t *map, const char *key, int i) {
 
 /* ---- one item of benchmark_params --------------------------------------------- */
 
-#define ITEM_KEYS                                                                          \
-    "dataset_name|dataset_path|backend|endpoint|num_prompts|request_rate|max_concurrency|" \
-    "random_input_len|random_output_len|random_range_ratio|ignore_eos|extra_body|"         \
-    "percentile_metrics|trust_remote_code|task|eval_phase|enabled|baseline|num_warmups|"   \
-    "output_len|name|seed|duration_sec|num_prompts_per_batch|disable_shuffle|no_oversample|" \
-    "model|dataset|width|height|num_inference_steps|num_frames|fps|num_input_images|"      \
-    "enable_negative_prompt|random_request_config|bot_task|warmup_requests|"               \
-    "warmup_concurrency|warmup_num_inference_steps|warmup_prompt|dataset_path_inline|"     \
-    "skip_performance_assertion|expected_duplex_audio_turns_per_session|metric_percentiles|" \
+#define ITEM_KEYS                                                                        \
+    "dataset_name|dataset_path|backend|endpoint|num_prompts|request_rate|max_"           \
+    "concurrency|"                                                                       \
+    "random_input_len|random_output_len|random_range_ratio|ignore_eos|extra_body|"       \
+    "percentile_metrics|trust_remote_code|task|eval_phase|enabled|baseline|num_warmups|" \
+    "output_len|name|seed|duration_sec|num_prompts_per_batch|disable_shuffle|no_"        \
+    "oversample|"                                                                        \
+    "model|dataset|width|height|num_inference_steps|num_frames|fps|num_input_images|"    \
+    "enable_negative_prompt|random_request_config|bot_task|warmup_requests|"             \
+    "warmup_concurrency|warmup_num_inference_steps|warmup_prompt|dataset_path_inline|"   \
+    "skip_performance_assertion|expected_duplex_audio_turns_per_session|metric_"         \
+    "percentiles|"                                                                       \
     "goodput|burstiness"
 
 static bool has_prefix(const char *s, const char *prefix) {
@@ -148,7 +155,8 @@ static og__suite_run *new_run(reader *r) {
     og__suite *s = r->suite;
     if (s->n_runs == r->cap_runs) {
         int cap = r->cap_runs ? 2 * r->cap_runs : 32;
-        og__suite_run *more = cap > RUNS_MAX ? NULL : og_arena_alloc(r->arena, (size_t)cap * sizeof *more);
+        og__suite_run *more =
+            cap > RUNS_MAX ? NULL : og_arena_alloc(r->arena, (size_t)cap * sizeof *more);
         if (!more) return NULL;
         if (s->n_runs) memcpy(more, s->runs, (size_t)s->n_runs * sizeof *more);
         s->runs = more;
@@ -185,8 +193,10 @@ static int sweep(reader *r, const og__suite_run *base) {
     if (n[2] > 1 && n[2] != most)
         return bad(r, "num_prompts", "%d numbers for a sweep of %d", n[2], most);
     if (n[0] > 1 && n[1] > 1 && n[0] != n[1])
-        return bad(r, "max_concurrency", "%d numbers beside %d of request_rate", n[1], n[0]);
-    double few = og__member(item, "num_prompts") ? 0 : 10; /* where the file says nothing */
+        return bad(r, "max_concurrency", "%d numbers beside %d of request_rate", n[1],
+                   n[0]);
+    double few =
+        og__member(item, "num_prompts") ? 0 : 10; /* where the file says nothing */
     for (int k = 0; k < 2 && rc == 0; k++)
         for (int i = 0; i < (n[k] == 1 && n[2] > 1 ? most : n[k]) && rc == 0; i++) {
             double v = step_of(item, names[k], i);
@@ -196,7 +206,8 @@ static int sweep(reader *r, const og__suite_run *base) {
         }
     for (int i = 0; most > 0 && n[0] + n[1] == 0 && i < most && rc == 0; i++)
         rc = add_run(r, base, INFINITY, 0, step_of(item, names[2], i), i);
-    if (most == 0 && rc == 0) rc = add_run(r, base, INFINITY, 1, n[2] ? step_of(item, names[2], 0) : few, 0);
+    if (most == 0 && rc == 0)
+        rc = add_run(r, base, INFINITY, 1, n[2] ? step_of(item, names[2], 0) : few, 0);
     return rc;
 }
 
@@ -212,7 +223,8 @@ static int words(reader *r, const json_t *item, og__suite_run *base) {
     } else if (len) {
         double n = json_number_value(len);
         if (!(n >= 0 && n < 1e6) || !(ratio >= 0 && ratio <= 1))
-            return bad(r, "random_input_len", "a length, with a random_range_ratio up to 1");
+            return bad(r, "random_input_len",
+                       "a length, with a random_range_ratio up to 1");
         base->low_words = (int)floor(n * (1 - ratio));
         base->high_words = (int)ceil(n * (1 + ratio));
     }
@@ -230,7 +242,8 @@ static int read_item(reader *r, const json_t *item, int entry, int index) {
     if (!rc) rc = string_at(r, item, "dataset_name", &base.dataset);
     if (!rc) rc = string_at(r, item, "dataset_path", &base.dataset_path);
     if (!rc) rc = words(r, item, &base);
-    if (!rc && baseline && !json_is_object(baseline)) rc = bad(r, "baseline", "a map is needed");
+    if (!rc && baseline && !json_is_object(baseline))
+        rc = bad(r, "baseline", "a map is needed");
     const json_t *body = og__member(item, "extra_body");
     if (!rc && body && !json_is_object(body) && !json_is_string(body))
         rc = bad(r, "extra_body", "a map is needed");
@@ -247,12 +260,12 @@ static int read_item(reader *r, const json_t *item, int entry, int index) {
 
 /* ---- entries ------------------------------------------------------------------ */
 
-#define ENTRY_KEYS                                                                        \
-    "test_name|description|server_type|benchmark_runner|benchmark_endpoint|"              \
-    "benchmark_backend|mark|judge_server_params|omniinteract_aggregate_min_ia_qtf1|"      \
+#define ENTRY_KEYS                                                                       \
+    "test_name|description|server_type|benchmark_runner|benchmark_endpoint|"             \
+    "benchmark_backend|mark|judge_server_params|omniinteract_aggregate_min_ia_qtf1|"     \
     "server_params|benchmark_params"
-#define SERVER_KEYS                                                                       \
-    "model|serve_args|extra_cli_args|stage_overrides|stage_config_name|update|delete|"    \
+#define SERVER_KEYS                                                                      \
+    "model|serve_args|extra_cli_args|stage_overrides|stage_config_name|update|delete|"   \
     "use_omni|trust_remote_code"
 
 /* {"$ref": "relative.json"} in place of a list. */
@@ -275,7 +288,8 @@ static const char *entry_skip(reader *r, const json_t *e, const char *model) {
     const char *type = json_string_value(og__member(e, "server_type"));
     if (og__member(e, "benchmark_runner")) return "its runner is not this one";
     if (type && strcmp(type, "vllm-omni") && strcmp(type, "omni-graph"))
-        return og_arena_printf(r->arena, "it is about a server of another kind, %s", type);
+        return og_arena_printf(r->arena, "it is about a server of another kind, %s",
+                               type);
     if (json_is_false(og__member(og__member(e, "server_params"), "use_omni")))
         return "it is about a text server";
     return model ? NULL : "it names no model";
@@ -301,12 +315,14 @@ static int read_entry(reader *r, const json_t *e, int i) {
     snprintf(r->at, sizeof r->at, "[%d]", i);
     const char *ref = json_string_value(json_object_get(items, "$ref"));
     if (ref) items = referred(r, ref);
-    if (items && !json_is_array(items)) return bad(r, "benchmark_params", "a list is needed");
+    if (items && !json_is_array(items))
+        return bad(r, "benchmark_params", "a list is needed");
     for (size_t k = 0; k < json_array_size(items) && !rc; k++) {
         snprintf(r->at, sizeof r->at, "[%d].benchmark_params[%zu]", i, k);
         rc = read_item(r, json_array_get(items, k), i, (int)k);
     }
-    if (!out->skip && json_array_size(items) == 0) out->skip = "it has no benchmark_params";
+    if (!out->skip && json_array_size(items) == 0)
+        out->skip = "it has no benchmark_params";
     out->n_runs = r->suite->n_runs - out->first;
     return rc;
 }
@@ -331,7 +347,8 @@ int og__suite_load(og_arena *arena, const char *path, og__suite *out, og_str *wa
     if (rc == 0 && !one && !json_is_array(out->root))
         rc = og_err_set(err, OG_EFORMAT, "%s: a list of entries is needed", path);
     int n = rc ? 0 : one ? 1 : (int)json_array_size(out->root);
-    if (rc == 0 && n == 0) rc = og_err_set(err, OG_EFORMAT, "%s: the list is empty", path);
+    if (rc == 0 && n == 0)
+        rc = og_err_set(err, OG_EFORMAT, "%s: the list is empty", path);
     out->n_entries = n;
     out->entries = og_arena_alloc(arena, (size_t)(n + 1) * sizeof *out->entries);
     if (rc == 0 && !out->entries) rc = og_err_set(err, OG_ENOMEM, "out of memory");

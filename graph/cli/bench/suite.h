@@ -18,7 +18,7 @@
 
 typedef struct og__suite_entry {
     const char *name, *model;
-    const char *skip; /* why none of it is run, NULL: it is */
+    const char *skip;     /* why none of it is run, NULL: it is */
     const json_t *server; /* server_params, borrowed from the suite */
     int first, n_runs;
 } og__suite_entry;
@@ -28,10 +28,10 @@ typedef struct og__suite_run {
     int entry, item, step; /* item: of benchmark_params; step: of its sweep */
     const json_t *params;  /* the item, borrowed */
     const char *task, *phase, *dataset, *dataset_path; /* may be NULL */
-    int n, warmup, concurrency; /* 0: no bound */
-    double rate;                /* INFINITY: closed loop */
-    double duration_s;          /* of a stability run, 0: n requests */
-    int low_words, high_words;  /* of the random set */
+    int n, warmup, concurrency;                        /* 0: no bound */
+    double rate;                                       /* INFINITY: closed loop */
+    double duration_s;         /* of a stability run, 0: n requests */
+    int low_words, high_words; /* of the random set */
     const char *skip;
 } og__suite_run;
 
@@ -72,12 +72,17 @@ typedef struct og__serve_how {
 
 /* Options of `omni-graph serve` that say what server_params say: serve_args, extra_cli_args,
  * stage_overrides, and the older stage_config_name with update and delete. */
-int og__suite_serve_line(og_arena *arena, const og__suite_entry *e, const og__serve_how *how,
-                         og__serve_line *out, og_err *err) OG_MUST_CHECK;
+int og__suite_serve_line(og_arena *arena, const og__suite_entry *e,
+                         const og__serve_how *how, og__serve_line *out,
+                         og_err *err) OG_MUST_CHECK;
 
 /* ---- baselines ---------------------------------------------------------------- */
 
-typedef enum og__verdict { OG__VERDICT_NA, OG__VERDICT_PASS, OG__VERDICT_FAIL } og__verdict;
+typedef enum og__verdict {
+    OG__VERDICT_NA,
+    OG__VERDICT_PASS,
+    OG__VERDICT_FAIL
+} og__verdict;
 const char *og__verdict_word(og__verdict v);
 
 typedef struct og__judged {
