@@ -169,6 +169,20 @@ LIVE_UNUSED static int live_read(og_request *r, int n, int stamp, int per_genera
     return bad + (kind != OG_EVENT_DONE) + (at != (int64_t)n * STUB_SPI);
 }
 
+/* Let sources make single steps until n requests were admitted ever: an executor that stands
+ * at its gate answers nobody. */
+LIVE_UNUSED static void live_admit(live *s, int n) {
+    stub_gate *g = &stub_source_gate;
+    for (int i = 0; i < 20000 && live_stats(s).admitted < n; i++) {
+        pthread_mutex_lock(&g->mu);
+        g->let = g->waiting > 0;
+        pthread_cond_broadcast(&g->cond);
+        pthread_mutex_unlock(&g->mu);
+        live_nap();
+    }
+    assert_int_equal(live_stats(s).admitted, n);
+}
+
 typedef struct live_client {
     live *s;
     pthread_t thread;

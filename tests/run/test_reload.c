@@ -41,16 +41,17 @@ static void test_settings_at_submission(void **state) {
     live_open(&s, "stages:\n  - {stage_id: 0, max_num_seqs: 1, "
                   "default_sampling_params: {top_k: 100000}}\n");
     stub_gate_set(&stub_source_gate, true);
-    og_request *runs = live_submit(&s, 9, 1, STUB_OK), *waits = live_submit(&s, 9, 2, STUB_OK);
-    live_until(live_stats(&s).queued == 1);
+    og_request *runs = live_submit(&s, 99, 1, STUB_OK), *waits = live_submit(&s, 99, 2, STUB_OK);
+    live_admit(&s, 1);
+    assert_int_equal(live_stats(&s).queued, 1);
     live_save(s.overlay, "stages:\n  - {stage_id: 0, max_num_seqs: 1, "
                          "default_sampling_params: {top_k: 200000}}\n");
     assert_int_equal(live_reload(&s), OG_RELOADED_LIVE);
-    og_request *later = live_submit(&s, 9, 3, STUB_OK);
+    og_request *later = live_submit(&s, 99, 3, STUB_OK);
     stub_gate_set(&stub_source_gate, false);
-    assert_int_equal(live_read(runs, 9, 1, G), 0);
-    assert_int_equal(live_read(waits, 9, 2, G), 0);
-    assert_int_equal(live_read(later, 9, 3, G), 0);
+    assert_int_equal(live_read(runs, 99, 1, G), 0);
+    assert_int_equal(live_read(waits, 99, 2, G), 0);
+    assert_int_equal(live_read(later, 99, 3, G), 0);
     og_request_stats a, b;
     og_request_get_stats(waits, &a);
     og_request_get_stats(later, &b);
@@ -164,8 +165,8 @@ static void test_a_drained_replica_ends_its_requests(void **state) {
     assert_string_equal(live_last(&s, "started", buf, sizeof buf),
                         "[\"cpu:0 #1\",\"cpu:0 #2\"]");
     stub_gate_set(&stub_source_gate, true);
-    for (int i = 0; i < 3; i++) r[i] = live_submit(&s, 9, 1 + i, STUB_OK);
-    live_until(admitted(&s) == 3);
+    for (int i = 0; i < 3; i++) r[i] = live_submit(&s, 99, 1 + i, STUB_OK);
+    live_admit(&s, 3);
     live_save(s.overlay, "stages:\n  - {stage_id: 0, max_num_seqs: 1, num_replicas: 1}\n" APART);
     assert_int_equal(live_reload(&s), OG_RELOADED_ROLLING);
     assert_string_equal(live_last(&s, "drained", buf, sizeof buf),
@@ -174,7 +175,7 @@ static void test_a_drained_replica_ends_its_requests(void **state) {
     og_node_stats st;
     assert_int_equal(og_engine_node_stats(s.engine, 0, 1, &st), OG_ENOENT);
     stub_gate_set(&stub_source_gate, false);
-    for (int i = 0; i < 3; i++) assert_int_equal(live_read(r[i], 9, 1 + i, 0), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(live_read(r[i], 99, 1 + i, 0), 0);
     /* Their nodes go with their last job, though nobody has freed the requests. */
     live_until(atomic_load(&stub_nodes) == 2);
     assert_int_equal(live_stats(&s).leaving, 2);
@@ -193,13 +194,13 @@ static void test_a_drained_replica_that_fails(void **state) {
     og_request *r[3];
     stub_gate_set(&stub_source_gate, true);
     for (int i = 0; i < 3; i++)
-        r[i] = live_submit(&s, 9, 1 + i, i == 1 ? STUB_HANG : STUB_LOSE);
-    live_until(admitted(&s) == 3);
+        r[i] = live_submit(&s, 99, 1 + i, i == 1 ? STUB_HANG : STUB_LOSE);
+    live_admit(&s, 3);
     live_save(s.overlay, "stages:\n  - {stage_id: 0, max_num_seqs: 2}\n" APART);
     assert_int_equal(live_reload(&s), OG_RELOADED_ROLLING);
     stub_gate_set(&stub_source_gate, false);
-    og_request *later = live_submit(&s, 9, 8, STUB_OK);
-    assert_int_equal(live_read(later, 9, 8, 0), 0);
+    og_request *later = live_submit(&s, 99, 8, STUB_OK);
+    assert_int_equal(live_read(later, 99, 8, 0), 0);
     for (int i = 0; i < 3; i++) og_request_free(r[i]);
     og_request_free(later);
     live_assert_drained(&s);
