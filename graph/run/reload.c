@@ -134,29 +134,41 @@ json_t *og_engine_reload_status(og_engine *e) {
 
 /* ---- drained executors ------------------------------------------------------------ */
 
-/* One that no job names any more, out of the list. Under engine->mu. */
-static og_executor *take_left(og_engine *e, bool *more) {
-    og_executor **at = &e->leaving;
-    while (*at && atomic_load(&(*at)->users) > 0) at = &(*at)->next;
-    og_executor *ex = *at;
-    if (!ex) return NULL;
-    *at = ex->next;
-    *more = false;
-    for (og_executor *x = e->leaving; x; x = x->next) *more |= x->reload == ex->reload;
+/* One that no job names any more; it stays in the list. Under engine->mu. */
+static og_executor *find_left(og_engine *e) {
+    og_executor *ex = e->leaving;
+    while (ex && atomic_load(&ex->users) > 0) ex = ex->next;
     return ex;
+}
+
+/* Out of the list. Whether others of its reload are still in it. Under engine->mu. */
+static bool unlist(og_engine *e, og_executor *ex) {
+    og_executor **at = &e->leaving;
+    bool more = false;
+    while (*at != ex) at = &(*at)->next;
+    *at = ex->next;
+    for (og_executor *x = e->leaving; x; x = x->next) more |= x->reload == ex->reload;
+    return more;
+}
+
+/* It is gone, for all who ask, when its nodes are. */
+static void reap(og_engine *e, og_executor *ex) {
+    og__executor_stop(ex);
+    pthread_mutex_lock(&e->mu);
+    bool more = unlist(e, ex);
+    pthread_mutex_unlock(&e->mu);
+    if (!more) record_done(e, ex->reload);
+    og__executor_destroy(ex);
 }
 
 static void *reaper_main(void *engine) {
     og_engine *e = engine;
     pthread_mutex_lock(&e->mu);
     for (;;) {
-        bool more = false;
-        og_executor *ex = take_left(e, &more);
+        og_executor *ex = find_left(e);
         if (ex) {
-            int number = ex->reload;
             pthread_mutex_unlock(&e->mu);
-            og__executor_destroy(ex);
-            if (!more) record_done(e, number);
+            reap(e, ex);
             pthread_mutex_lock(&e->mu);
         } else if (e->reaper_stop) {
             break;
