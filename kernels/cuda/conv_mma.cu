@@ -225,58 +225,6 @@ __device__ inline void multiply_tile(float (&acc)[2][6][4], unsigned stage) {
     }
 }
 
-/* What a thread's twelve columns need besides the sums. All is asked for before the first store,
- * which could otherwise change what is still to be read. */
-struct conv_columns {
-    float bias[12], scale[12];
-};
-
-__device__ inline void load_columns(const og__dot &d, int j, conv_columns &c) {
-    const og__dot_out &out = d.out[0];
-#pragma unroll
-    for (int i = 0; i < 12; i++) {
-        int col = j + i / 2 * 8 + i % 2;
-        bool there = col < out.n;
-        int at = d.bias_mod ? col % d.bias_mod : col;
-        c.bias[i] = there && out.bias ? elem(out.bias, out.bias_t, at) : 0.0f;
-        c.scale[i] = there && d.scale ? elem(d.scale, d.scale_t, col) : 1.0f;
-    }
-}
-
-/* Six pairs of neighbours of row r. */
-__device__ inline void put_row(const og__dot &d, const conv_columns &c, const float (&v)[12], int r,
-                               int j) {
-    const og__dot_out &out = d.out[0];
-    float old[12];
-#pragma unroll
-    for (int i = 0; i < 12; i++) {
-        int col = j + i / 2 * 8 + i % 2;
-        old[i] = d.residual && col < out.n ? d.residual[(int64_t)r * d.ldr + col] : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < 12; i++) {
-        int col = j + i / 2 * 8 + i % 2;
-        float y = __fmul_rn(activate(__fadd_rn(v[i], c.bias[i]), d.act), c.scale[i]);
-        if (col < out.n) out.y[(int64_t)r * out.ldy + col] = __fadd_rn(y, old[i]);
-    }
-}
-
-template <int BM>
-__device__ inline void put_tile(const og__dot &d, const float (&acc)[2][6][4], int r0, int j0) {
-    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps_m = BM / 32;
-    int r = r0 + warp % warps_m * 32 + lane / 4, j = j0 + warp / warps_m * 48 + lane % 4 * 2;
-    conv_columns columns;
-    load_columns(d, j, columns);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int row = r + i * 8;
-        float v[12];
-#pragma unroll
-        for (int e = 0; e < 12; e++) v[e] = acc[i / 2][e / 2][i % 2 * 2 + e % 2];
-        if (row < d.m) put_row(d, columns, v, row, j);
-    }
-}
-
 template <typename W, int BM>
 __global__ void __launch_bounds__(2 * BM, BM == 128 ? 2 : 3)
     conv_kernel(const __grid_constant__ og__dot d, const unsigned short *terms, int packed) {
@@ -302,7 +250,19 @@ __global__ void __launch_bounds__(2 * BM, BM == 128 ? 2 : 3)
         asm volatile("cp.async.commit_group;");
         multiply_tile<W, BM>(acc, shared + i % tile::STAGES * tile::STAGE);
     }
-    put_tile<BM>(d, acc, r0, j0);
+    int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    int r = r0 + warp % tile::WARPS_M * 32 + lane / 4;
+    int j = j0 + warp / tile::WARPS_M * 48 + lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int n = 0; n < 6; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int row = r + i * 16 + e / 2 * 8, col = j + n * 8 + e % 2;
+                if (row < d.m && col < d.out[0].n)
+                    write_out(d, d.out[0], acc[i][n][e], row, col);
+            }
 }
 
 /* ---- launch --------------------------------------------------------------------------------- */
