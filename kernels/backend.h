@@ -37,7 +37,6 @@ typedef struct og__backend {
     /* Host to device and back, done on return; NULL: plain memory. */
     int (*upload)(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err);
     int (*download)(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err);
-    void (*uploaded)(const og_device *dev, size_t *bytes, double *seconds); /* may be NULL */
     int (*exec_open)(og_exec *ex, og_err *err); /* may be NULL */
     void (*exec_close)(og_exec *ex);            /* may be NULL */
     int (*sync)(og_exec *ex);                   /* NULL: work is done when an op returns */

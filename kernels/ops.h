@@ -73,9 +73,6 @@ OG_MUST_CHECK int og_device_upload(og_device *dev, void *dst, const void *src, s
                                    og_err *err);
 OG_MUST_CHECK int og_device_download(og_device *dev, void *dst, const void *src, size_t bytes,
                                      og_err *err);
-/* What was uploaded so far, and the seconds that calls of og_device_upload took; 0 on a host
- * device, which leaves weights where they are. */
-void og_device_uploaded(const og_device *dev, size_t *bytes, double *seconds);
 /* Long-lived copy of a dense host tensor (a weight), aligned to 256; *out has its shape and
  * lies on the device. On a host device *out is the tensor itself, which must outlive it.
  * og_device_unplace frees what og_device_place took; it does nothing on the host. */

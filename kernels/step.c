@@ -27,12 +27,6 @@ int og_device_place(og_device *dev, const og_tensor *host, og_tensor *out, og_er
     return 0;
 }
 
-void og_device_uploaded(const og_device *dev, size_t *bytes, double *seconds) {
-    *bytes = 0;
-    *seconds = 0;
-    if (dev->be->uploaded) dev->be->uploaded(dev, bytes, seconds);
-}
-
 void og_device_unplace(og_device *dev, og_tensor *t) {
     if (dev->place.kind == OG_PLACE_HOST || !og_tensor_present(t)) return;
     og_device_free(dev, t->data);

@@ -178,12 +178,6 @@ void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) 
         fact("seed", text);
     }
     seconds_fact("load", s.load_s);
-    if (s.upload_bytes > 0) {
-        double gb = (double)s.upload_bytes / 1e9;
-        snprintf(text, sizeof text, "%.2f GB in %.3f s (%.1f GB/s)", gb, s.upload_s,
-                 s.upload_s > 0 ? gb / s.upload_s : 0.0);
-        fact("to the devices", text);
-    }
     bytes_text(s.buffer_bytes, text, sizeof text);
     fact("port buffers", text);
     snprintf(text, sizeof text, "%lld admitted, %lld finished, %lld failed",

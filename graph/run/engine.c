@@ -119,16 +119,8 @@ void og__engine_fail_bound(og_engine *e, const og_executor *ex, const og_err *er
 void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
     int leaving = 0, lost = 0;
     pthread_mutex_lock(&e->mu);
-    size_t bytes = 0;
-    double seconds = 0;
-    for (int i = 0; i < e->n_executors; i++) {
-        size_t b;
-        double s;
+    for (int i = 0; i < e->n_executors; i++)
         lost += atomic_load(&e->executors[i]->device_lost);
-        og_device_uploaded(e->executors[i]->dev, &b, &s);
-        bytes += b;
-        seconds += s;
-    }
     for (og_executor *ex = e->leaving; ex; ex = ex->next) leaving++;
     *out = (og_engine_stats){.requests = e->n_requests,
                              .queued = e->n_queue,
@@ -138,8 +130,6 @@ void og_engine_get_stats(og_engine *e, og_engine_stats *out) {
                              .buffer_bytes = atomic_load(&e->buffer_bytes),
                              .rebuilt = atomic_load(&e->rebuilt),
                              .load_s = e->load_s,
-                             .upload_bytes = bytes,
-                             .upload_s = seconds,
                              .generation = e->generation,
                              .leaving = leaving,
                              .lost = lost};

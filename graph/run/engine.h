@@ -129,8 +129,6 @@ typedef struct og_engine_stats {
     size_t buffer_bytes;    /* address space of the requests' port buffers */
     int rebuilt;            /* replicas that were lost and made anew */
     double load_s;          /* what og_engine_create took */
-    size_t upload_bytes;    /* of it, what went to devices, */
-    double upload_s;        /* and how long that took, over all executors */
     int generation;         /* of the plan in force */
     int leaving;            /* executors that are drained */
     int lost;               /* executors whose device this process has lost for good: their

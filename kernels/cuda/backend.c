@@ -11,7 +11,6 @@ const og__backend og__backend_cuda = {
     .free = og__cuda_free,
     .upload = og__cuda_upload,
     .download = og__cuda_download,
-    .uploaded = og__cuda_uploaded,
     .exec_open = og__cuda_exec_open,
     .exec_close = og__cuda_exec_close,
     .sync = og__cuda_sync,

@@ -34,11 +34,8 @@ extern "C" {
 #define OG__CUDA_OUTPUTS 4 /* weights in one launch */
 #define OG__CUDA_TABLES 64 /* tables of one row_sum */
 
-typedef struct og__cuda_loader og__cuda_loader; /* load.c */
-
 typedef struct og__cuda_device {
     cudaStream_t io;
-    og__cuda_loader *loader;
     int sms, major, minor, lost;
     size_t memory;
     char name[96];
@@ -96,17 +93,12 @@ void og__cuda_close(og_device *dev);
 void og__cuda_info(const og_device *dev, og_device_info *info);
 int og__cuda_alloc(og_device *dev, size_t bytes, void **out, og_err *err);
 void og__cuda_free(og_device *dev, void *p);
+int og__cuda_upload(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err);
 int og__cuda_download(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err);
 int og__cuda_alloc_host(og_device *dev, size_t bytes, void **out, og_err *err);
 void og__cuda_free_host(og_device *dev, void *p);
 int og__cuda_lost(const og_device *dev);
 int og__cuda_report(og_device *dev, const char *what, cudaError_t e, og_err *err);
-
-/* load.c */
-int og__cuda_loader_open(og_device *dev, og_err *err);
-void og__cuda_loader_close(og_device *dev);
-int og__cuda_upload(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err);
-void og__cuda_uploaded(const og_device *dev, size_t *bytes, double *seconds);
 
 /* exec.c */
 int og__cuda_exec_open(og_exec *ex, og_err *err);

@@ -123,9 +123,7 @@ int og__cuda_open(og_device *dev, og_err *err) {
         goto fail;
     }
     dev->impl = d;
-    if ((rc = og__cuda_loader_open(dev, err)) == 0) return 0;
-    dev->impl = NULL;
-    cudaStreamDestroy(d->io);
+    return 0;
 fail:
     og_free(d);
     return rc;
@@ -134,7 +132,6 @@ fail:
 void og__cuda_close(og_device *dev) {
     og__cuda_device *d = og__cuda_device_of(dev);
     cudaSetDevice(dev->index);
-    og__cuda_loader_close(dev);
     cudaStreamDestroy(d->io);
     og_free(d);
     dev->impl = NULL;
@@ -180,13 +177,21 @@ void og__cuda_free(og_device *dev, void *p) {
     cudaFree(p);
 }
 
-int og__cuda_download(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err) {
+static int move(og_device *dev, void *dst, const void *src, size_t bytes,
+                enum cudaMemcpyKind kind, const char *what, og_err *err) {
     og__cuda_device *d = og__cuda_device_of(dev);
     cudaError_t e = cudaSetDevice(dev->index);
-    if (e == cudaSuccess)
-        e = cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToHost, d->io);
+    if (e == cudaSuccess) e = cudaMemcpyAsync(dst, src, bytes, kind, d->io);
     if (e == cudaSuccess) e = cudaStreamSynchronize(d->io);
-    return e == cudaSuccess ? 0 : og__cuda_report(dev, "download", e, err);
+    return e == cudaSuccess ? 0 : og__cuda_report(dev, what, e, err);
+}
+
+int og__cuda_upload(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err) {
+    return move(dev, dst, src, bytes, cudaMemcpyHostToDevice, "upload", err);
+}
+
+int og__cuda_download(og_device *dev, void *dst, const void *src, size_t bytes, og_err *err) {
+    return move(dev, dst, src, bytes, cudaMemcpyDeviceToHost, "download", err);
 }
 
 int og__cuda_alloc_host(og_device *dev, size_t bytes, void **out, og_err *err) {
