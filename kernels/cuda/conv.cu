@@ -51,20 +51,6 @@ static void conv_inputs(og__dot *d, const og__mat *x, const og_tensor *w, og_ten
     }
 }
 
-/* By tensor cores with x split into terms, or by the dot family. */
-static int multiply(og_exec *ex, const char *op, og_dtype t, og__dot *d) {
-    if (og__cuda_conv_takes(ex, t, d)) {
-        size_t mark = og_exec_mark(ex);
-        int64_t bytes = og__cuda_conv_packed(d) * d->channels * 4;
-        og_tensor terms = og_exec_alloc(ex, OG_U8, 1, &bytes);
-        OG__CHECK(og__usable(ex, op, "scratch", &terms, NULL));
-        int rc = og__measuring(ex) ? 0 : og__cuda_conv_mma(ex, op, t, d, terms.data);
-        og_exec_release(ex, mark);
-        return rc;
-    }
-    return og__measuring(ex) ? 0 : og__cuda_dot(ex, op, t, d);
-}
-
 /* y has w's rows as its width. A bias shorter than that repeats. */
 static int convolve(og_exec *ex, const char *op, const og__mat *y, const og__mat *x,
                     const og_tensor *w, const og_tensor *bias, og_tensor *state,
@@ -94,14 +80,14 @@ static int convolve(og_exec *ex, const char *op, const og__mat *y, const og__mat
             d.ldr = r.ld;
         }
     }
-    OG__CHECK(multiply(ex, op, w->dtype, &d));
-    if (og__measuring(ex)) return 0;
+    OG__CHECK(og__cuda_dot(ex, op, w->dtype, &d));
     return push(ex, op, state, x, rows, (int64_t)(d.taps - 1) * dilation);
 }
 
 int og__cuda_conv1d(og_exec *ex, og_tensor *y, const og_tensor *x, const og_tensor *w,
                     const og_tensor *bias, og_tensor *state, const og_rows *rows,
                     int dilation, const og_epilogue *epi) {
+    if (og__measuring(ex)) return 0;
     og__mat mx = og__mat_of(x), my = og__mat_of(y);
     return convolve(ex, "conv1d", &my, &mx, w, bias, state, rows, dilation, epi);
 }
@@ -112,6 +98,7 @@ int og__cuda_conv_transpose1d(og_exec *ex, og_tensor *y, const og_tensor *x,
                               const og_tensor *w, const og_tensor *bias, og_tensor *state,
                               const og_rows *rows, int stride) {
     (void)stride;
+    if (og__measuring(ex)) return 0;
     og__mat mx = og__mat_of(x);
     og__mat wide = {(char *)y->data, y->dtype, x->ne[0], w->ne[0], w->ne[0]};
     return convolve(ex, "conv_transpose1d", &wide, &mx, w, bias, state, rows, 1, nullptr);

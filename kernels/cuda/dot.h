@@ -59,11 +59,6 @@ static inline int og__cuda_fast(const og_exec *ex, og_dtype t, int m) {
 int og__cuda_mma_takes(const og_exec *ex, og_dtype t, const og__dot *d);
 int og__cuda_mma(og_exec *ex, const char *op, og__dot *d);
 
-/* Convolutions of many rows (conv_mma.cu); terms: 2 * packed * channels of 2 bytes. */
-int og__cuda_conv_takes(const og_exec *ex, og_dtype t, const og__dot *d);
-int64_t og__cuda_conv_packed(const og__dot *d);
-int og__cuda_conv_mma(og_exec *ex, const char *op, og_dtype t, const og__dot *d, void *terms);
-
 int og__cuda_dot_f32(og_exec *ex, const char *op, og__dot *d);
 int og__cuda_dot_bf16(og_exec *ex, const char *op, og__dot *d);
 int og__cuda_dot_f16(og_exec *ex, const char *op, og__dot *d);
