@@ -13,12 +13,11 @@ import torch
 import torch.nn as nn
 
 from common import SPEAKERS, Clock, arguments, device, save
-from muon import Muon
 from talker_net import ENGLISH, GROUPS, IDS, SIZE, SPEAKER_IDS, Talker
 from tokenizer import SPECIAL, encode
 
 a = arguments(__doc__, steps=0, seconds=500.0, positions=40000, rate=1.5e-3, noise=0.08,
-              compile=1, graphs=1, muon=1, report=30.0, validation=400, start="",
+              compile=1, graphs=1, report=30.0, validation=400, start="",
               until=0.0)
 SHARE = 0.4  # of the frames, those that the code predictor sees
 WEIGHTS = [0.5, 0.4, 0.3, 0.2, 0.2, 0.2, 0.2]  # of the losses of groups 1.. beside the first's
@@ -163,8 +162,6 @@ def step(b, n):
     (first + (others * weights).sum()).backward()
     nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     optimizer.step()
-    if muon:
-        muon.step()
     return torch.stack([first.detach(), others.detach().mean()])
 
 
@@ -214,12 +211,10 @@ frames = batches.frames.cpu().numpy()
 batches.told = {n: (frames[v].mean(), frames[v].std()) for n, v in shapes.items()}
 rate = torch.tensor(a.rate, device=device)
 weights = torch.tensor(WEIGHTS, device=device)
-inner = [p for stack in (net.model, net.code_predictor.model) for layer in stack.layers
-         for p in layer.parameters() if p.ndim == 2] if a.muon else []
-muon = Muon(inner, rate) if a.muon else None
-rest = [p for p in net.parameters() if not any(p is q for q in inner)]
-optimizer = torch.optim.AdamW([{"params": [p for p in rest if p.ndim >= 2], "weight_decay": 0.05},
-                               {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}],
+big = [p for p in net.parameters() if p.ndim >= 2]
+small = [p for p in net.parameters() if p.ndim < 2]
+optimizer = torch.optim.AdamW([{"params": big, "weight_decay": 0.05},
+                               {"params": small, "weight_decay": 0.0}],
                               lr=rate, betas=(0.9, 0.98), fused=device == "cuda",
                               capturable=device == "cuda")
 learn = Captured() if a.graphs and device == "cuda" else step
