@@ -131,16 +131,19 @@ static void test_cuda_without_a_build(void **state) {
     done(&r);
 }
 
-/* An encoder's network works in host memory, whatever the others run on. */
-static void test_encoders_stay_on_the_host(void **state) {
+/* An encoder runs where the overlay puts it, as every stage does. */
+static void test_encoders_follow_the_device(void **state) {
     (void)state;
     const char *sets[] = {"speaker.backend=cuda", "speaker.devices=\"1\""};
     og_plan_options o = fake_options("qwen3_tts");
     o.model = OG_SOURCE_DIR "/tests/data/qwen3_tts/tiny-a/base";
     o.sets = sets, o.n_sets = 2;
-    built r = build_opts(o, 0);
-    assert_int_equal(r.rc, 0);
+    built r = build_opts(o, OG_PLAN_CHECK_ONLY);
     const og_plan_replica *p = &stage(&r, "speaker")->replicas[0];
+    assert_int_equal(p->place.kind, OG_PLACE_CUDA);
+    assert_int_equal(p->place.index, 1);
+    assert_string_equal(r.plan->groups[p->group].name, "cuda:1");
+    p = &stage(&r, "talker")->replicas[0];
     assert_int_equal(p->place.kind, OG_PLACE_HOST);
     assert_string_equal(r.plan->groups[p->group].name, "cpu:0");
     done(&r);
@@ -359,7 +362,7 @@ int main(void) {
         cmocka_unit_test(test_devices_make_groups),
         cmocka_unit_test(test_replicas),
         cmocka_unit_test(test_cuda_without_a_build),
-        cmocka_unit_test(test_encoders_stay_on_the_host),
+        cmocka_unit_test(test_encoders_follow_the_device),
         cmocka_unit_test(test_connector_sets_the_chunks),
         cmocka_unit_test(test_async_chunk_false_is_whole),
         cmocka_unit_test(test_order_of_sampling),
