@@ -39,7 +39,8 @@ static int not_json(og__call *c, const json_error_t *e) {
 
 int og__body_open(og__body *b, og__call *c) {
     json_error_t e;
-    *b = (og__body){.call = c};
+    *b = (og__body){.call = c, .root = json_incref(c->given)};
+    if (b->root) return 0;
     if (c->body.len == 0) {
         og__reply_error(c, 400, NULL, "invalid_json", "the body is empty, a JSON object is expected");
         return -1;

@@ -41,6 +41,7 @@ void og__call_ref(og__call *c) {
 
 void og__call_unref(og__call *c) {
     og_server *s = c->server;
+    og__call *parent = c->parent;
     if (atomic_fetch_sub(&c->refs, 1) != 1) return;
     pthread_mutex_destroy(&c->out.mu);
     og_str_free(&c->out.head);
@@ -48,11 +49,13 @@ void og__call_unref(og__call *c) {
     og_str_free(&c->body);
     og_free(c->path);
     og_free(c->content_type);
+    json_decref(c->given);
     og_free(c);
     pthread_mutex_lock(&s->mu);
     s->calls--;
     pthread_cond_broadcast(&s->cond);
     pthread_mutex_unlock(&s->mu);
+    if (parent) og__call_unref(parent);
 }
 
 void og__call_limit(og__call *c, double seconds) {

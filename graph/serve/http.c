@@ -59,6 +59,10 @@ static void lost(og_server *s, og__call *c) {
 
 void og__loop_news(og__call *c) {
     og_server *s = c->server;
+    if (c->parent) {
+        og__call_kick(c->parent);
+        return;
+    }
     pthread_mutex_lock(&s->loop_mu);
     bool add = !c->has_news && !s->closed;
     if (add) {
@@ -410,6 +414,7 @@ static void check_times(og_server *s) {
     double now = og__clock();
     for (og__call *c = s->live, *next; c; c = next) {
         next = c->next;
+        if (atomic_load(&c->ticks)) og__call_kick(c);
         bool stalled = is_stalled(c, now);
         if (stalled)
             snprintf(c->error, sizeof c->error, "the client did not read for %g s",

@@ -10,6 +10,7 @@ static const og__route routes[] = {
     {OG__GET, "/v1/models", og__get_models, false},
     {OG__GET, "/v1/models/{}", og__get_model, false},
     {OG__POST, "/v1/audio/speech", og__post_speech, false},
+    {OG__POST, "/v1/audio/speech/batch", og__post_batch, false},
 };
 
 /* One part of a path (its %xx are bytes already); empty and overlong parts match nothing. */

@@ -126,6 +126,9 @@ struct og__call {
     bool has_news;
     /* the step's own */
     void *job;
+    atomic_bool ticks;  /* kicked at every tick of the loop too */
+    og__call *parent;   /* of an inner call (inner.h): gets its news in place of the loop */
+    json_t *given;      /* owned: its body, parsed */
     atomic_int_least64_t limit_us; /* of its own time limit, 0: the server's */
     /* for the log and the counters */
     char model[64];
@@ -229,6 +232,7 @@ void og__get_health(og__call *c);
 void og__get_models(og__call *c);
 void og__get_model(og__call *c);
 void og__post_speech(og__call *c);
+void og__post_batch(og__call *c);
 
 /* ---- body.c -------------------------------------------------------------------------------- */
 
