@@ -161,6 +161,19 @@ int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *ou
     return ex ? 0 : OG_ENOENT;
 }
 
+int og_engine_step_totals(og_engine *e, int stage, int replica, og_step_totals *out) {
+    int node;
+    pthread_mutex_lock(&e->mu);
+    og_executor *ex = find_replica(e, stage, replica, &node);
+    if (ex) {
+        pthread_mutex_lock(&ex->mu);
+        *out = ex->totals[node];
+        pthread_mutex_unlock(&ex->mu);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return ex ? 0 : OG_ENOENT;
+}
+
 og_replica_state og_engine_replica_state(og_engine *e, int stage, int replica) {
     og_replica_state state = OG_REPLICA_DOWN;
     int node;

@@ -139,6 +139,16 @@ void og_engine_get_stats(og_engine *e, og_engine_stats *out);
 OG_MUST_CHECK int og_engine_node_stats(og_engine *e, int stage, int replica,
                                        og_node_stats *out);
 
+/* Steps of a replica that found work to do, since its executor was started. */
+typedef struct og_step_totals {
+    int64_t steps;
+    int64_t jobs, rows, prefill; /* summed over steps; prefill: prompt rows among them */
+    double seconds;
+} og_step_totals;
+/* OG_ENOENT: no such replica. */
+OG_MUST_CHECK int og_engine_step_totals(og_engine *e, int stage, int replica,
+                                        og_step_totals *out);
+
 typedef enum og_replica_state {
     OG_REPLICA_UP,
     OG_REPLICA_REBUILDING, /* lost, and made anew when its last job has let go */

@@ -135,6 +135,17 @@ static void lose(og_executor *ex, int node, const og_err *err) {
     og__engine_fail_bound(ex->e, ex, &e);
 }
 
+static void count_step(og_executor *ex, int node, const og_step_info *info, double seconds) {
+    og_step_totals *t = &ex->totals[node];
+    pthread_mutex_lock(&ex->mu);
+    t->steps++;
+    t->jobs += info->jobs;
+    t->rows += info->rows;
+    t->prefill += info->prefill;
+    t->seconds += seconds;
+    pthread_mutex_unlock(&ex->mu);
+}
+
 static int step_all(og_executor *ex) {
     int worked = 0;
     for (int i = 0; i < ex->n_nodes; i++) {
@@ -142,6 +153,7 @@ static int step_all(og_executor *ex) {
         og_err err = OG_ERR_INIT;
         og_exec_reset(ex->exec);
         int fault = i + 1;
+        double began = og__now();
         int rc = atomic_compare_exchange_strong(&ex->fault, &fault, 0)
                      ? og_err_set(&err, OG_EDEVICE, "a fault was injected")
                      : ex->nodes[i]->api->step(ex->nodes[i], &info, &err);
@@ -150,6 +162,7 @@ static int step_all(og_executor *ex) {
             lose(ex, i, &err);
             return 0;
         }
+        if (rc == OG_STEP_WORK) count_step(ex, i, &info, og__now() - began);
         worked |= rc == OG_STEP_WORK;
     }
     take_stats(ex);

@@ -30,9 +30,11 @@ static int allocate(og_executor *ex, const og_plan_group *g, og_err *err) {
     ex->stages = og_calloc(n, sizeof *ex->stages);
     ex->replicas = og_calloc(n, sizeof *ex->replicas);
     ex->stats = og_calloc(n, sizeof *ex->stats);
+    ex->totals = og_calloc(n, sizeof *ex->totals);
     ex->in = og_calloc(n, sizeof *ex->in);
     ex->limits = og_calloc(n, sizeof *ex->limits);
-    bool ok = ex->nodes && ex->stages && ex->replicas && ex->stats && ex->in && ex->limits;
+    bool ok = ex->nodes && ex->stages && ex->replicas && ex->stats && ex->totals && ex->in &&
+              ex->limits;
     return ok ? 0 : og_err_set(err, OG_ENOMEM, "no memory for executor '%s'", g->name);
 }
 
@@ -80,6 +82,7 @@ void og__executor_destroy(og_executor *ex) {
     og_free(ex->stages);
     og_free(ex->replicas);
     og_free(ex->stats);
+    og_free(ex->totals);
     og_free(ex->in);
     og_free(ex->limits);
     og_plan_unref(ex->plan);
