@@ -156,9 +156,22 @@ static size_t weight_values(const og__codec_cfg *c) {
                    (2 * hidden + (size_t)c->groups * (size_t)c->codebook_size);
 }
 
+/* A second of audio at a time, in whole positions. */
+static int64_t chunk_items(const og__codec_cfg *c) {
+    int64_t n = c->rate / c->hop * c->hop;
+    return n < c->hop ? c->hop : n;
+}
+
+/* Rows of one sequence at most: samples of a chunk, or positions of the clip. */
+static int64_t most_rows(const og__codec_cfg *c, int64_t max_items) {
+    int64_t positions = og__codec_positions(c, max_items), chunk = chunk_items(c);
+    return positions > chunk ? positions : chunk;
+}
+
+/* Floats, and the rows' slots, which are as large. */
 static size_t state_values(const og__codec_cfg *c, int64_t max_items) {
-    size_t width = (size_t)c->filters, n;
-    n = (size_t)og__codec_positions(c, max_items) * (size_t)c->hidden + (size_t)c->kernel - 1;
+    size_t width = (size_t)c->filters, n = (size_t)most_rows(c, max_items);
+    n += (size_t)og__codec_positions(c, max_items) * (size_t)c->hidden + (size_t)c->kernel - 1;
     for (int i = 0; i < c->n_stages; i++, width *= 2)
         n += (size_t)(c->res_kernel - 1 + c->ratio[i]) * width;
     return n + (size_t)(c->last_kernel - 1) * width;
@@ -298,15 +311,12 @@ static int make_inv_freq(net *m, og_err *err) {
     return og__enc_place(&m->mem, &m->inv_freq, err);
 }
 
-/* A second of audio at a time, in whole positions. */
 static int make_rows(net *m, int64_t max_items, og_err *err) {
-    int64_t hop = m->cfg.hop, positions = og__codec_positions(&m->cfg, max_items), longest;
-    m->chunk = m->cfg.rate / hop * hop;
-    if (m->chunk < hop) m->chunk = hop;
-    longest = positions > m->chunk ? positions : m->chunk;
+    int64_t positions = og__codec_positions(&m->cfg, max_items);
+    m->chunk = chunk_items(&m->cfg);
     m->latent = og_tensor_2d(OG_F32, positions, m->cfg.hidden, NULL);
     TRY(og__enc_state(&m->mem, &m->latent, err));
-    og_tensor slot = og_tensor_1d(OG_I32, longest, NULL);
+    og_tensor slot = og_tensor_1d(OG_I32, most_rows(&m->cfg, max_items), NULL);
     og_tensor pos = og_tensor_1d(OG_I32, positions * 3, NULL);
     TRY(og__enc_state(&m->mem, &slot, err));
     if (!og_store_make(&m->mem.store, &pos, err)) return OG_ENOMEM;

@@ -232,7 +232,7 @@ static void test_refused_before_loading(void **state) {
                 "there is no folder 'no/such/folder'");
     assert_ends(program(SPEAK, "--text", "hi", "-o", "tests", NULL), 2, "it is a folder");
     assert_ends(program(SPEAK, "--text", "hi", "-o", "/proc/a.wav", NULL), 2, "/proc");
-    assert_ends(program(SPEAK, "--text", "hi", "-o", "a.mp3", NULL), 2, "mp3");
+    assert_ends(program(SPEAK, "--text", "hi", "-o", "a.mid", NULL), 2, "mid");
     assert_ends(program(SPEAK, "-o", path, NULL), 2, "text: is missing");
     assert_ends(program(SPEAK, "--text", "hi", "-o", path, "--seed", "-1", NULL), 2,
                 "--seed");
