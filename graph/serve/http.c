@@ -1,28 +1,21 @@
 /* The loop: libwebsockets' callbacks, and nothing that waits. A connection's session points
  * to the call that is under way on it. */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <libwebsockets.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "graph/serve/server.h"
+#include "graph/serve/http.h"
 
 #define TICK_US (250 * LWS_US_PER_MS)
-#define WRITE_MAX 32768  /* bytes of one write on HTTP/1 */
-#define FRAME_MAX 16000  /* and of one HTTP/2 frame */
-#define HEADERS_MAX 4096 /* of an answer */
 #define SNDBUF_MAX (1 << 20)
-#define ACCEPTS_MAX 64   /* between two looks at the others */
-
-typedef struct session {
-    og__call *call;
-} session;
+#define SNDBUF_MIN (32 << 10) /* so that a piece is taken whole where there is room */
+#define PATIENCE 2.0 /* seconds for a connection that cannot be held */
+#define ACCEPTS_MAX 64 /* between two looks at the others */
 
 /* ---- calls of the loop ---------------------------------------------------------------- */
 
@@ -33,10 +26,10 @@ static void enlist(og_server *s, og__call *c) {
     s->n_live++;
 }
 
-/* The connection has no more to do with the call. */
-static void detach(og_server *s, og__call *c) {
+void og__detach(og_server *s, og__call *c) {
     if (!c->session) return;
-    ((session *)c->session)->call = NULL;
+    og__release(c);
+    ((og__session *)c->session)->call = NULL;
     c->session = NULL;
     c->wsi = NULL;
     if (c->prev)
@@ -49,10 +42,10 @@ static void detach(og_server *s, og__call *c) {
     og__call_unref(c);
 }
 
-static void lost(og_server *s, og__call *c) {
+void og__lost(og_server *s, og__call *c) {
     atomic_store(&c->gone, true);
     og__call_ref(c);
-    detach(s, c);
+    og__detach(s, c);
     og__call_kick(c);
     og__call_unref(c);
 }
@@ -89,7 +82,7 @@ static void read_news(og_server *s) {
         og__call *next = c->next_news;
         c->has_news = false;
         pthread_mutex_unlock(&s->loop_mu);
-        if (c->wsi) lws_callback_on_writable(c->wsi);
+        if (c->wsi) og__send(s, c);
         og__call_unref(c);
         c = next;
     }
@@ -142,7 +135,7 @@ static void cors(og__call *c, const char *origin) {
 
 /* What can be said before the body is there. True when the call is answered. */
 static bool answer_early(og__call *c, const char *authorization, const char *allowed,
-                         int64_t length, bool chunked) {
+                         int64_t length) {
     if (c->method == OG__OPTIONS && (c->route || *allowed)) {
         og__reply_header(c, "allow", "%s", allowed);
         og__reply_head(c, 204, NULL, 0);
@@ -155,9 +148,6 @@ static bool answer_early(og__call *c, const char *authorization, const char *all
     } else if (!c->route->open && !og__key_ok(c->server, authorization)) {
         og__reply_error(c, 401, NULL, "invalid_api_key", "%s",
                         *authorization ? "this API key is not known" : "an API key is needed");
-    } else if (chunked) {
-        og__reply_error(c, 411, NULL, "length_required",
-                        "a body needs Content-Length, chunked ones are not read");
     } else if (length > (int64_t)c->server->opts.max_body) {
         og__reply_error(c, 413, NULL, "body_too_large", "the body has %lld bytes, the limit is %zu",
                         (long long)length, c->server->opts.max_body);
@@ -168,35 +158,82 @@ static bool answer_early(og__call *c, const char *authorization, const char *all
     return true;
 }
 
-/* The request is complete. It is told again while the next one already waits behind it: that
- * one is then left in the socket until this one is answered. */
+/* The request is complete: nothing more is read until it is answered. */
 static void dispatch(og__call *c) {
-    if (c->t_body > 0) {
-        c->held = !c->h2 && lws_rx_flow_control(c->wsi, 0) == 0;
-        return;
-    }
+    if (c->t_body > 0) return;
     lws_set_timeout(c->wsi, NO_PENDING_TIMEOUT, 0);
     c->t_body = og__clock();
-    if (!c->early) og__call_kick(c);
-    lws_callback_on_writable(c->wsi);
+    if (!c->ahead) og__hold(c);
+    if (c->early)
+        og__loop_news(c);
+    else
+        og__call_kick(c);
 }
 
-static int64_t content_length(struct lws *wsi, bool *given) {
-    char text[32];
+/* How the body of a request is told to end. */
+typedef struct framing {
+    bool given, chunked, wrong;
+    int64_t length;
+} framing;
+
+static framing framing_of(const og__call *c, struct lws *wsi) {
+    char text[64];
+    framing f = {0};
     copy_header(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH, text, sizeof text);
-    *given = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
-    if (!*given) return 0;
-    char *end;
-    errno = 0;
-    long long n = strtoll(text, &end, 10);
-    return errno || end == text || *end || n < 0 ? INT64_MAX : n;
+    f.given = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_CONTENT_LENGTH) > 0;
+    if (f.given) {
+        char *end;
+        errno = 0;
+        f.length = strtoll(text, &end, 10);
+        f.wrong = errno || text[0] < '0' || text[0] > '9' || *end;
+    }
+    copy_header(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, text, sizeof text);
+    f.chunked = !strcasecmp(text, "chunked");
+    bool body = c->method == OG__POST || c->method == OG__OTHER;
+    f.wrong |= *text && (!f.chunked || f.given || !body || c->close_after);
+    return f;
 }
 
-static bool has_body(og__method m) {
-    return m == OG__POST || m == OG__OTHER;
+static int say_continue(struct lws *wsi) {
+    unsigned char go[LWS_PRE + 32];
+    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    memcpy(go + LWS_PRE, line, sizeof line - 1);
+    return lws_write(wsi, go + LWS_PRE, sizeof line - 1, LWS_WRITE_HTTP_HEADERS) < 0 ? -1 : 0;
 }
 
-static int on_request(struct lws *wsi, session *ses, og_server *s) {
+/* Answer or wait for the body. libwebsockets takes a POST without a length for one with a
+ * very long body: such a connection ends with its answer. */
+static int begin(og__call *c, struct lws *wsi, const framing *f, const char *authorization,
+                 const char *allowed) {
+    char text[32];
+    copy_header(wsi, WSI_TOKEN_HTTP_EXPECT, text, sizeof text);
+    bool expects = !strcasecmp(text, "100-continue");
+    bool body = c->method == OG__POST || c->method == OG__OTHER;
+    if (f->wrong) {
+        og__reply_error(c, 400, NULL, "invalid_framing",
+                        "Content-Length or Transfer-Encoding cannot be understood");
+        c->early = c->close_after = c->unread = true;
+    } else if (answer_early(c, authorization, allowed, f->length) &&
+               (f->chunked || expects || f->length > (int64_t)c->server->opts.max_body)) {
+        c->close_after = c->unread = true;
+    }
+    if (body && !f->given && !c->h2) c->close_after = true;
+    c->in_chunks = f->chunked;
+    bool waits = f->length > 0 || f->chunked || (body && c->h2 && !f->given);
+    if (!waits || c->unread) {
+        dispatch(c);
+        return 0;
+    }
+    return expects && !c->early ? say_continue(wsi) : 0;
+}
+
+/* A request that was read together with the one before it, and has a body (http.h). */
+static bool is_lost(const og__call *c, const framing *f) {
+    bool body = c->method == OG__POST || c->method == OG__OTHER;
+    return c->ahead && (f->length != 0 || f->wrong || (body && !f->given));
+}
+
+static int on_request(struct lws *wsi, og__session *ses, og_server *s) {
     char *uri, text[1024], authorization[1024], origin[256];
     int uri_len, m = lws_http_get_uri_and_method(wsi, &uri, &uri_len);
     if (m < 0 || ses->call) return -1;
@@ -208,6 +245,7 @@ static int on_request(struct lws *wsi, session *ses, og_server *s) {
     enlist(s, c);
     c->method = method_of(m);
     c->h2 = lws_get_network_wsi(wsi) != wsi;
+    c->ahead = !c->h2 && og__is_read_ahead(wsi);
     c->path = og_strndup(uri, (size_t)uri_len);
     copy_header(wsi, WSI_TOKEN_HTTP_CONTENT_TYPE, text, sizeof text);
     c->content_type = og_strdup(text);
@@ -222,192 +260,83 @@ static int on_request(struct lws *wsi, session *ses, og_server *s) {
     bool old = !strcmp(text, "HTTP/1.0");
     c->close_after = old;
     c->chunked = !c->h2 && !old;
-    copy_header(wsi, WSI_TOKEN_HTTP_EXPECT, text, sizeof text);
-    bool expects = !strcasecmp(text, "100-continue");
-    copy_header(wsi, WSI_TOKEN_HTTP_TRANSFER_ENCODING, text, sizeof text);
-    bool given;
-    int64_t length = content_length(wsi, &given);
+    framing f = framing_of(c, wsi);
+    copy_header(wsi, WSI_TOKEN_CONNECTION, text, sizeof text);
+    c->close_after |= !strcasecmp(text, "close");
+    if (is_lost(c, &f)) {
+        og__linger(s, wsi, true);
+        return -1;
+    }
     const char *allowed;
     c->route = og__route_find(c->method, c->path, c->param, &allowed);
     c->step = og__route_run;
-    bool answered = answer_early(c, authorization, allowed, length, *text != 0);
-    /* Without a length there is no body: the connection cannot be told so, and ends. */
-    if (has_body(c->method) && !given && !c->h2) c->close_after = true;
-    /* An answer that does not wait for the body leaves the rest of it unread. */
-    if (answered && (*text || expects || length > (int64_t)s->opts.max_body))
-        c->close_after = true;
-    bool waits = has_body(c->method) && (given || c->h2) && length > 0 && !c->close_after;
-    if (!waits && !(given && length > 0 && !answered)) {
+    return begin(c, wsi, &f, authorization, allowed);
+}
+
+static void too_large(og__call *c) {
+    og__reply_error(c, 413, NULL, "body_too_large", "the body has more than %zu bytes",
+                    c->server->opts.max_body);
+    c->early = c->close_after = c->unread = true;
+    dispatch(c);
+}
+
+static void on_chunks(og__call *c, const void *in, size_t len) {
+    int rc = og__chunks_read(&c->chunks, in, len, c->server->opts.max_body, &c->body);
+    if (rc == 0) return;
+    if (rc == 1) {
         dispatch(c);
-        return 0;
+    } else if (rc == OG_EREJECT) {
+        og__reply_error(c, 400, NULL, "invalid_framing", "the body's chunks are broken");
+        c->early = c->unread = true;
+        dispatch(c);
+    } else {
+        too_large(c);
     }
-    if (expects && !answered) {
-        unsigned char go[LWS_PRE + 32];
-        static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
-        memcpy(go + LWS_PRE, line, sizeof line - 1);
-        if (lws_write(wsi, go + LWS_PRE, sizeof line - 1, LWS_WRITE_HTTP_HEADERS) < 0) return -1;
-    }
-    return 0;
 }
 
 static int on_body(og__call *c, const void *in, size_t len) {
-    if (c->early) return 0;
+    if (c->t_body > 0 || c->early) return 0;
+    if (c->in_chunks) {
+        on_chunks(c, in, len);
+        return 0;
+    }
     og_str_addn(&c->body, in, len);
-    if (c->body.oom || c->body.len > c->server->opts.max_body) {
-        og__reply_error(c, 413, NULL, "body_too_large", "the body has more than %zu bytes",
-                        c->server->opts.max_body);
-        c->early = c->close_after = true;
+    if (c->body.oom || c->body.len > c->server->opts.max_body) too_large(c);
+    return 0;
+}
+
+/* Where a body comes in chunks its end is not libwebsockets' to tell. It tells ends again
+ * and again while there is more that was read, and the connection cannot be held. */
+static int on_body_end(og__call *c) {
+    if (c->t_body > 0 && c->partial) return -1;
+    if (!c->in_chunks)
         dispatch(c);
-    }
+    else if (c->t_body == 0)
+        too_large(c);
     return 0;
-}
-
-/* ---- answers ------------------------------------------------------------------------------ */
-
-static int add_header(struct lws *wsi, const char *name, const char *value, unsigned char **p,
-                      unsigned char *end) {
-    char key[128];
-    snprintf(key, sizeof key, "%s:", name);
-    return lws_add_http_header_by_name(wsi, (const unsigned char *)key,
-                                       (const unsigned char *)value, (int)strlen(value), p, end);
-}
-
-/* Under outbox.mu. */
-static int write_head(struct lws *wsi, og__call *c) {
-    unsigned char buf[LWS_PRE + HEADERS_MAX], *start = buf + LWS_PRE, *p = start;
-    unsigned char *end = buf + sizeof buf - 1;
-    og__outbox *o = &c->out;
-    if (lws_add_http_header_status(wsi, (unsigned)o->status, &p, end)) return -1;
-    for (size_t at = 0; at < o->head.len;) {
-        const char *name = o->head.data + at, *value = name + strlen(name) + 1;
-        if (add_header(wsi, name, value, &p, end)) return -1;
-        at = (size_t)(value + strlen(value) + 1 - o->head.data);
-    }
-    if (o->length >= 0) {
-        c->chunked = false;
-        if (lws_add_http_header_content_length(wsi, (lws_filepos_t)o->length, &p, end)) return -1;
-    } else if (c->chunked) {
-        if (add_header(wsi, "transfer-encoding", "chunked", &p, end)) return -1;
-    }
-    if (c->close_after && !c->h2 && add_header(wsi, "connection", "close", &p, end)) return -1;
-    if (lws_finalize_http_header(wsi, &p, end)) return -1;
-    bool bare = c->method == OG__HEAD || o->length == 0;
-    enum lws_write_protocol how = LWS_WRITE_HTTP_HEADERS;
-    if (bare && c->h2) how |= LWS_WRITE_H2_STREAM_END;
-    return lws_write(wsi, start, (size_t)(p - start), how) < 0 ? -1 : 0;
-}
-
-/* The next piece of the body, framed. Returns its length, *last: nothing follows. */
-static size_t next_piece(og__call *c, unsigned char *at, size_t max, bool *last) {
-    og__outbox *o = &c->out;
-    size_t n = o->len < max ? o->len : max, k = 0;
-    if (c->chunked && n) k = (size_t)sprintf((char *)at, "%zx\r\n", n);
-    if (n) memcpy(at + k, o->data + o->from, n);
-    k += n;
-    if (c->chunked && n) {
-        memcpy(at + k, "\r\n", 2);
-        k += 2;
-    }
-    o->from += n;
-    o->len -= n;
-    c->sent += (int64_t)n;
-    *last = o->ended && o->len == 0;
-    if (*last && c->chunked && !o->cut) {
-        memcpy(at + k, "0\r\n\r\n", 5);
-        k += 5;
-    }
-    return k;
-}
-
-static void mark_first(og__call *c) {
-    if (atomic_load(&c->t_first_byte)) return;
-    atomic_store(&c->t_first_byte, (int64_t)((og__clock() - c->t_start) * 1e6) + 1);
-}
-
-/* What the peer takes now. */
-static size_t allowance(struct lws *wsi, const og__call *c) {
-    if (!c->h2) return WRITE_MAX;
-    int n = lws_get_peer_write_allowance(wsi);
-    if (n < 0 || n > FRAME_MAX) return FRAME_MAX;
-    return (size_t)n;
-}
-
-/* 1: over, the connection lives; 0: more to come; -1: close it. */
-static int write_some(struct lws *wsi, og__call *c) {
-    unsigned char buf[LWS_PRE + WRITE_MAX + 32], *at = buf + LWS_PRE;
-    og__outbox *o = &c->out;
-    int rc = 0;
-    bool last = false, room = false, more = false;
-    pthread_mutex_lock(&o->mu);
-    if (!o->status) {
-        rc = o->cut ? -1 : 0;
-    } else if (!c->head_sent) {
-        c->head_sent = true;
-        rc = write_head(wsi, c);
-        last = c->method == OG__HEAD || o->length == 0;
-        more = o->len > 0 || o->ended;
-    } else {
-        size_t max = allowance(wsi, c), n = max ? next_piece(c, at, max, &last) : 0;
-        enum lws_write_protocol how =
-            last && !o->cut ? LWS_WRITE_HTTP_FINAL : LWS_WRITE_HTTP;
-        if (n || (last && c->h2 && !o->cut))
-            rc = lws_write(wsi, at, n, how) < 0 ? -1 : 0;
-        if (n && rc == 0) {
-            c->t_progress = og__clock();
-            mark_first(c);
-        }
-        room = o->starved && o->len < c->server->opts.outbox / 2;
-        if (room) o->starved = false;
-        more = o->len > 0 || (o->ended && !last);
-        if (last && o->cut) rc = -1;
-    }
-    pthread_mutex_unlock(&o->mu);
-    if (room) og__call_kick(c);
-    if (rc < 0) return -1;
-    if (last) return c->close_after && !c->h2 ? -1 : 1;
-    if (more) lws_callback_on_writable(wsi);
-    return 0;
-}
-
-static int on_writable(struct lws *wsi, session *ses, og_server *s) {
-    og__call *c = ses->call;
-    if (!c) return 0;
-    int rc = write_some(wsi, c);
-    if (rc == 0) return 0;
-    bool whole;
-    pthread_mutex_lock(&c->out.mu);
-    whole = c->out.ended && c->out.len == 0 && !c->out.cut;
-    pthread_mutex_unlock(&c->out.mu);
-    if (rc < 0 && !whole) {
-        lost(s, c);
-        return -1;
-    }
-    if (c->held) lws_rx_flow_control(wsi, 1);
-    detach(s, c);
-    return rc < 0 || lws_http_transaction_completed(wsi) ? -1 : 0;
 }
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
 static bool is_stalled(og__call *c, double now) {
     double limit = c->server->opts.stall_timeout;
+    if (c->partial && (limit <= 0 || limit > PATIENCE)) limit = PATIENCE;
     pthread_mutex_lock(&c->out.mu);
-    bool waiting = c->head_sent && c->out.len > 0;
+    bool waiting = c->out.status && (!c->head_sent || c->out.len > 0 || c->written);
     pthread_mutex_unlock(&c->out.mu);
     if (!waiting) c->t_progress = now;
     return limit > 0 && waiting && now - c->t_progress > limit;
 }
 
-/* Whether the client of a connection that is not read has closed it. */
-static bool hung_up(og__call *c) {
-    struct pollfd p = {.fd = lws_get_socket_fd(c->wsi), .events = POLLRDHUP};
-    return c->held && poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+void og__drop(og_server *s, og__call *c) {
+    struct lws *wsi = c->wsi;
+    og__lost(s, c);
+    og__kill(wsi);
 }
 
-static void drop(og_server *s, og__call *c) {
-    struct lws *wsi = c->wsi;
-    lost(s, c);
-    lws_set_timeout(wsi, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_ASYNC);
+/* A request that was read ahead cannot be held: it has its answer at once, or none. */
+static bool is_stuck(og__call *c) {
+    return c->ahead && !c->held && c->t_body > 0 && lws_send_pipe_choked(c->wsi);
 }
 
 static void check_times(og_server *s) {
@@ -419,10 +348,13 @@ static void check_times(og_server *s) {
         if (stalled)
             snprintf(c->error, sizeof c->error, "the client did not read for %g s",
                      s->opts.stall_timeout);
-        if (stalled || hung_up(c)) {
-            drop(s, c);
+        if (stalled || is_stuck(c)) {
+            og__drop(s, c);
             continue;
         }
+        /* It would go on to count the time of a body whose end it does not know. */
+        if (c->t_body > 0 && !c->h2 && !c->written)
+            lws_set_timeout(c->wsi, NO_PENDING_TIMEOUT, 0);
         double own = (double)atomic_load(&c->limit_us) * 1e-6, limit = s->opts.request_timeout;
         if (own > 0 && (limit <= 0 || own < limit)) limit = own;
         if (limit > 0 && c->t_body > 0 && now - c->t_body > limit &&
@@ -446,7 +378,8 @@ static bool is_drained(og_server *s) {
 static int on_listener(struct lws *wsi, og_server *s) {
     for (int i = 0; i < ACCEPTS_MAX; i++) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), on = 1;
-        int room = s->opts.outbox < SNDBUF_MAX ? (int)s->opts.outbox : SNDBUF_MAX;
+        size_t most = s->opts.outbox < SNDBUF_MAX ? s->opts.outbox : SNDBUF_MAX;
+        int room = most < SNDBUF_MIN ? SNDBUF_MIN : (int)most;
         if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
             s->paused = true; /* the tick looks again */
             lws_rx_flow_control(wsi, 0);
@@ -478,17 +411,16 @@ static int on_listen_event(struct lws *wsi, enum lws_callback_reasons reason, vo
 
 static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
                     size_t len) {
-    session *ses = user;
+    og__session *ses = user;
     switch (reason) {
     case LWS_CALLBACK_HTTP: return on_request(wsi, ses, server_of(wsi));
     case LWS_CALLBACK_HTTP_BODY: return ses->call ? on_body(ses->call, in, len) : 0;
     case LWS_CALLBACK_HTTP_BODY_COMPLETION:
-        if (ses->call) dispatch(ses->call);
-        return 0;
-    case LWS_CALLBACK_HTTP_WRITEABLE: return on_writable(wsi, ses, server_of(wsi));
+        return ses->call ? on_body_end(ses->call) : 0;
+    case LWS_CALLBACK_HTTP_WRITEABLE: return og__on_writable(wsi, ses, server_of(wsi));
     case LWS_CALLBACK_HTTP_DROP_PROTOCOL:
     case LWS_CALLBACK_CLOSED_HTTP:
-        if (ses && ses->call) lost(server_of(wsi), ses->call);
+        if (ses && ses->call) og__lost(server_of(wsi), ses->call);
         return 0;
     case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
         server_of(wsi)->connections++;
@@ -502,8 +434,10 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
 }
 
 static const struct lws_protocols protocols[] = {
-    {"http", on_event, sizeof(session), 0, 0, NULL, 0},
+    {"http", on_event, sizeof(og__session), 0, 0, NULL, 0},
     {"listen", on_listen_event, 0, 0, 0, NULL, 0},
+    {"hups", og__on_hups, 0, 0, 0, NULL, 0},
+    {"linger", og__on_linger, sizeof(int64_t), 0, 0, NULL, 0},
     {NULL, NULL, 0, 0, 0, NULL, 0},
 };
 
@@ -542,7 +476,8 @@ int og__http_open(og_server *s, og_err *err) {
                           s->opts.tls_cert ? s->opts.tls_cert : "");
     lws_sock_file_fd_type fd = {.filefd = dup(s->listen_fd)};
     s->listener = lws_adopt_descriptor_vhost(s->vhost, LWS_ADOPT_RAW_FILE_DESC, fd, "listen", NULL);
-    return s->listener ? 0 : og_err_set(err, OG_EIO, "cannot serve the listening socket");
+    if (!s->listener) return og_err_set(err, OG_EIO, "cannot serve the listening socket");
+    return og__wire_open(s, err);
 }
 
 typedef struct ticker {
@@ -566,7 +501,7 @@ void og__http_run(og_server *s) {
     while (!atomic_load(&s->stop) && !is_drained(s))
         if (lws_service(s->lws, 0) < 0) break;
     lws_sul_schedule(s->lws, 0, &t.sul, NULL, LWS_SET_TIMER_USEC_CANCEL);
-    while (s->live) lost(s, s->live);
+    while (s->live) og__lost(s, s->live);
     pthread_mutex_lock(&s->loop_mu);
     s->closed = true;
     pthread_mutex_unlock(&s->loop_mu);
@@ -576,4 +511,5 @@ void og__http_run(og_server *s) {
 void og__http_close(og_server *s) {
     if (s->lws) lws_context_destroy(s->lws);
     s->lws = NULL;
+    og__wire_close(s);
 }

@@ -133,6 +133,7 @@ int og_server_create(const og_serve_opts *opts, int listen_fd, og_server **out, 
     if (!s) return og_err_set(err, OG_ENOMEM, "no memory for the server");
     s->opts = *opts;
     s->listen_fd = listen_fd;
+    s->hups = -1;
     s->t_start = og__clock();
     pthread_mutex_init(&s->mu, NULL);
     pthread_mutex_init(&s->loop_mu, NULL);

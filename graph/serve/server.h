@@ -86,6 +86,19 @@ int og__status_of(int code, const char **name);
 /* A JSON string of text whatever bytes it has. */
 json_t *og__text_json(const char *text);
 
+/* ---- bodies in chunks (chunks.c) ----------------------------------------------------- */
+
+typedef struct og__chunks {
+    int state; /* all 0: at the beginning */
+    int64_t left;
+    size_t line;
+    bool digits;
+} og__chunks;
+
+/* The next bytes of a body, in pieces of any size; its data is appended to out. 1 at its end
+ * (what follows is ignored), 0 before, OG_EREJECT, OG_ELIMIT beyond max, OG_ENOMEM. */
+int og__chunks_read(og__chunks *k, const void *bytes, size_t n, size_t max, og_str *out);
+
 /* ---- calls (call.c) ----------------------------------------------------------------- */
 
 typedef struct og__route {
@@ -117,8 +130,13 @@ struct og__call {
     struct lws *wsi;
     void *session;
     og__call *prev, *next;
-    bool held; /* the connection is not read: another request waits behind this one */
+    bool held;  /* the connection is not read (http.h) */
+    bool ahead; /* it was read together with the request before it */
+    bool in_chunks, unread; /* of the body: how it comes, and whether it was left */
+    og__chunks chunks;
     bool head_sent, chunked, close_after, h2, early; /* early: answered before its body */
+    bool partial; /* the socket has not taken all that was written */
+    bool written; /* all is written */
     int64_t sent;
     double t_progress;
     /* loop_mu */
@@ -198,6 +216,7 @@ struct og_server {
     struct lws *listener;
     og__call *live; /* with a connection */
     int n_live, connections;
+    int hups;    /* epoll set of held connections */
     bool paused; /* out of descriptors: accepts later */
     atomic_bool stop;
     pthread_mutex_t loop_mu;

@@ -326,17 +326,57 @@ static void test_b070_pipelined(void **state) {
     close(fd);
 }
 
+#define CHUNKED "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
 static void test_post_without_a_length(void **state) {
     (void)state;
+    static const char *const broken[] = {
+        "POST " SPEECH " HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nContent-Length: -2\r\n\r\n{}",
+        "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nContent-Length: 2x\r\n\r\n{}",
+        "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n{}",
+        "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        CHUNKED "x\r\n{}\r\n0\r\n\r\n",
+        CHUNKED "2\r\n{}0\r\n\r\n",
+        CHUNKED "ffffffffffffffffff\r\n{}"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        int fd = dial(demo.port);
+        send_text(fd, broken[i]);
+        reply r = read_reply(fd, "POST");
+        assert_error(&r, 400, NULL);
+        assert_true(is_closed(fd, 5000));
+        close(fd);
+    }
+}
+
+static void test_body_in_chunks(void **state) {
+    (void)state;
+    static const char body[] = CHUNKED "1\r\n{\r\n"
+                                       "21;name=\"value\"\r\n\"input\": \"Good morning.\", \"voice\"\r\n"
+                                       "013\r\n: \"rms\", \"seed\": 7}\r\n0\r\nTrailer: x\r\n\r\n";
+    reply solo = speak("{" HELLO "}");
+    for (int k = 0; k < 2; k++) {
+        int fd = dial(demo.port);
+        if (k == 0) send_text(fd, body);
+        for (const char *p = body; k == 1 && *p; p++) send_bytes(fd, p, 1);
+        reply r = read_reply(fd, "POST");
+        if (r.status != 200) fail_msg("%d: %.200s", r.status, r.body);
+        assert_int_equal(r.n, solo.n);
+        assert_memory_equal(r.body, solo.body, solo.n);
+        reply_free(&r);
+        close(fd);
+    }
+    reply_free(&solo);
+    char *big = malloc(6 << 20);
+    int n = sprintf(big, CHUNKED "600000\r\n");
+    memset(big + n, ' ', (size_t)((6 << 20) - n));
     int fd = dial(demo.port);
-    send_text(fd, "POST " SPEECH " HTTP/1.1\r\nHost: a\r\n\r\n");
+    send_bytes(fd, big, 6 << 20);
     reply r = read_reply(fd, "POST");
-    assert_error(&r, 400, NULL);
-    close(fd);
-    fd = dial(demo.port);
-    send_text(fd, "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n");
-    r = read_reply(fd, "POST");
-    assert_error(&r, 411, NULL);
+    assert_error(&r, 413, NULL);
+    free(big);
     close(fd);
 }
 
@@ -450,6 +490,7 @@ int main(void) {
         cmocka_unit_test(test_b069_expect_and_oversize),
         cmocka_unit_test(test_b070_pipelined),
         cmocka_unit_test(test_post_without_a_length),
+        cmocka_unit_test(test_body_in_chunks),
         cmocka_unit_test(test_paths_and_methods),
         cmocka_unit_test(test_health_tells_of_stages),
         cmocka_unit_test(test_cors),

@@ -27,6 +27,24 @@ static void post(int fd, const char *body) {
     send_text(fd, body);
 }
 
+/* A client whose end of the connection takes little. */
+static int dial_slowly(int port) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0), small = 2048;
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+/* Whether the peer has closed; waits until that or an answer is there. */
+static bool is_closed_now(int fd) {
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char c;
+    if (poll(&p, 1, 20000) != 1) fail_msg("neither an answer nor an end");
+    return recv(fd, &c, 1, MSG_PEEK) <= 0;
+}
+
 static void test_api_keys(void **state) {
     (void)state;
     static const char *const keys[] = {"first", "second"};
@@ -85,15 +103,141 @@ static void test_full_queue(void **state) {
     served_close(&s);
 }
 
+/* An answer that cannot end by itself: its client does not read. */
 static void test_time_limit(void **state) {
+    (void)state;
+    og_serve_opts o = OG_SERVE_OPTS_INIT;
+    o.outbox = 2048;
+    served s;
+    served_open(&s, NULL, &o);
+    int fd = dial_slowly(s.port);
+    post(fd, "{" LONG ", \"stream\": true, \"timeout\": 0.3}");
+    wait_idle(&s, 20);
+    og_str all = OG_STR_INIT;
+    char buf[4096];
+    ssize_t n;
+    while ((n = read_some(fd, buf, sizeof buf, 1000)) > 0) og_str_addn(&all, buf, (size_t)n);
+    assert_non_null(strstr(all.data, "\"code\":\"timeout\""));
+    assert_null(strstr(all.data, "speech.audio.done"));
+    og_str_free(&all);
+    close(fd);
+    served_close(&s);
+}
+
+/* Before anything was sent the limit is a status. */
+static void test_time_limit_in_the_queue(void **state) {
+    (void)state;
+    setup c = {.model = "examples/voice", .threads = 2, .sets = {"talker.max_num_seqs=1"},
+               .n_sets = 1};
+    og_serve_opts o = OG_SERVE_OPTS_INIT;
+    o.outbox = 2048;
+    served s;
+    served_open(&s, &c, &o);
+    int fd = dial_slowly(s.port);
+    char first[1];
+    post(fd, "{" LONG ", \"stream\": true}");
+    assert_int_equal(read_some(fd, first, 1, 5000), 1);
+    reply r = http_ask(s.port, "POST", SPEECH, "{" LONG ", \"timeout\": 0.01}");
+    assert_error(&r, 504, NULL);
+    close(fd);
+    wait_idle(&s, 5);
+    served_close(&s);
+}
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Requests behind one that cannot end cost nothing while they wait. The first is answered;
+ * those behind it are, or the connection is closed in good order and they are asked again. */
+static void test_pipelined_posts(void **state) {
+    (void)state;
+    enum { N = 24 };
+    og_serve_opts o = OG_SERVE_OPTS_INIT;
+    o.outbox = 2048;
+    served s;
+    served_open(&s, NULL, &o);
+    int fd = dial_slowly(s.port);
+    for (int i = 0; i < N; i++)
+        post(fd, i == 0 ? "{" LONG ", \"stream\": true}" : SHORT);
+    nap(1); /* until all is still */
+    double cpu = cpu_seconds(), wall = og__clock();
+    nap(1);
+    cpu = cpu_seconds() - cpu;
+    wall = og__clock() - wall;
+    if (cpu > wall / 4) fail_msg("%g s of work in %g s", cpu, wall);
+    reply r = read_reply(fd, "POST");
+    assert_int_equal(r.status, 200);
+    assert_false(r.cut);
+    assert_non_null(strstr(r.body, "speech.audio.done"));
+    reply_free(&r);
+    int answered = 1;
+    for (; answered < N && !is_closed_now(fd); answered++) {
+        r = read_reply(fd, "POST");
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+    }
+    close(fd);
+    for (; answered < N; answered += 8) { /* as a client does that wants the rest */
+        r = http_ask(s.port, "POST", SPEECH, SHORT);
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+    }
+    served_close(&s);
+}
+
+/* The same with requests that have no body, and both kinds mixed. */
+static void test_pipelined_mixed(void **state) {
     (void)state;
     served s;
     served_open(&s, NULL, NULL);
-    reply r = http_ask(s.port, "POST", SPEECH, "{" LONG ", \"timeout\": 0.001}");
-    /* The tick that looks at the clock may come after a short answer. */
-    assert_true(r.status == 504 || r.status == 200);
-    reply_free(&r);
-    wait_idle(&s, 5);
+    int fd = dial(s.port);
+    for (int i = 0; i < 50; i++) send_text(fd, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < 50; i++) {
+        reply r = read_reply(fd, "GET");
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+    }
+    static const char both[] = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n"
+                               "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+                               "POST " SPEECH " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+    for (int i = 0; i < 8; i++) {
+        int two = dial(s.port);
+        send_text(two, both);
+        reply r = read_reply(two, "GET");
+        assert_int_equal(r.status, 200);
+        reply_free(&r);
+        assert_true(is_closed(two, 5000));
+        close(two);
+        r = ask_on(fd, "POST", SPEECH, NULL, "{}", 2); /* not in a hurry: all are answered */
+        assert_error(&r, 400, "input");
+    }
+    close(fd);
+    served_close(&s);
+}
+
+/* A client that never reads, and whose next answer cannot even begin, is let go. */
+static void test_answers_that_cannot_begin(void **state) {
+    (void)state;
+    og_serve_opts o = OG_SERVE_OPTS_INIT;
+    o.stall_timeout = 0.5;
+    o.outbox = 2048;
+    served s;
+    served_open(&s, NULL, &o);
+    int fd = dial_slowly(s.port);
+    for (int i = 0; i < 400; i++) send_text(fd, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    double cpu = cpu_seconds(), wall = og__clock();
+    nap(2);
+    cpu = cpu_seconds() - cpu;
+    wall = og__clock() - wall;
+    if (cpu > wall / 2) fail_msg("%g s of work in %g s", cpu, wall);
+    char buf[4096];
+    int n = 0;
+    while (n++ < 4000 && read_some(fd, buf, sizeof buf, 5000) > 0) continue;
+    assert_true(n < 4000);
+    close(fd);
     served_close(&s);
 }
 
@@ -105,11 +249,7 @@ static void test_b080_client_that_does_not_read(void **state) {
     o.outbox = 4096;
     served s;
     served_open(&s, NULL, &o);
-    int fd = socket(AF_INET, SOCK_STREAM, 0), small = 2048;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)s.port)};
-    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    int fd = dial_slowly(s.port);
     post(fd, "{" LONG ", \"stream_format\": \"audio\"}");
     for (int i = 0; i < 3; i++) {
         reply r = http_ask(s.port, "POST", SPEECH, SHORT);
@@ -213,6 +353,10 @@ int main(void) {
         cmocka_unit_test(test_api_keys),
         cmocka_unit_test(test_full_queue),
         cmocka_unit_test(test_time_limit),
+        cmocka_unit_test(test_time_limit_in_the_queue),
+        cmocka_unit_test(test_pipelined_posts),
+        cmocka_unit_test(test_pipelined_mixed),
+        cmocka_unit_test(test_answers_that_cannot_begin),
         cmocka_unit_test(test_b080_client_that_does_not_read),
         cmocka_unit_test(test_b073_stage_fails_in_the_middle),
         cmocka_unit_test(test_drain),
