@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "graph/cli/cli.h"
-#include "graph/run/reload.h"
 #include "graph/serve/serve.h"
 
 #define FD_OPTION "listen-fd"
@@ -19,7 +18,6 @@ typedef struct served {
     og_plan_options options;
     og_plan *plan;
     og_engine *engine;
-    og_reloader *reloader;
     const char *name;
 } served;
 
@@ -163,7 +161,10 @@ static int load(serving *s, int index) {
     if (og_engine_create(m->plan, &opts, &m->engine, &err) < 0) return og__report(&err);
     bool own = index == 0 && s->n_names > 0;
     m->name = own ? s->names[0] : m->plan->name;
-    og_serve_model sm = {.name = m->name, .engine = m->engine};
+    og_serve_model sm = {.name = m->name,
+                         .engine = m->engine,
+                         .options = &m->options,
+                         .watch = !og__args_has(&s->cli->args, "no-watch")};
     if (own) {
         sm.aliases = s->names + 1;
         sm.n_aliases = s->n_names - 1;
@@ -188,7 +189,10 @@ static void *watch_signals(void *arg) {
     for (int hits = 0; !atomic_load(&s->leave);) {
         int sig;
         if (sigwait(&set, &sig) != 0 || atomic_load(&s->leave)) continue;
-        if (sig == SIGHUP) continue;
+        if (sig == SIGHUP) {
+            og_server_reload(s->server);
+            continue;
+        }
         if (++hits > 1) _exit(OG__EXIT_SIGNAL); /* asked twice: now */
         print_line(NULL, "draining");
         og_server_drain(s->server);
@@ -324,6 +328,8 @@ static const og__opt options[] = {
      "threads that read bodies and encode audio (default: 4)"},
     {"allow-files", 0, OG__SWITCH, NULL, NULL, OG__FILL_NONE, false,
      "requests may name files of this machine"},
+    {"no-watch", 0, OG__SWITCH, NULL, NULL, OG__FILL_NONE, false,
+     "reload overlays on SIGHUP and POST /v1/reload only, not when they are saved"},
     {FD_OPTION, 0, OG__VALUE, "N", NULL, OG__FILL_NONE, false,
      "serve on this descriptor, in this process (for supervisors)"},
     OG__PLAN_OPTIONS_MORE,
@@ -334,6 +340,7 @@ static const og__opt options[] = {
 static const char *const examples[] = {
     "omni-graph serve qwen3_tts",
     "omni-graph serve qwen3_tts --model DIR --backend cuda --host 0.0.0.0 --api-key SECRET",
+    "omni-graph serve qwen3_tts --deploy tts.yaml    # saved again, it is reloaded",
     "curl -s localhost:8000/v1/audio/speech -H 'content-type: application/json' "
     "-d '{\"input\": \"Good morning.\", \"voice\": \"rms\"}' -o out.wav",
     NULL,
@@ -343,9 +350,11 @@ const og__cmd og__cmd_serve = {
     .name = "serve",
     .usage = "PIPELINE... [OPTIONS]",
     .brief = "serve pipelines over an OpenAI-compatible HTTP API",
-    .doc = "Answers /v1/audio/speech, /v1/models and /health. A small process owns the socket "
-           "and runs the one that does the work, again if it dies. SIGTERM finishes what is "
-           "under way and ends. Without --model the embedded default checkpoint is used.",
+    .doc = "Answers /v1/audio/speech, /v1/models, /health, /metrics and /v1/graph; a page at / "
+           "draws the running graph. A small process owns the socket and runs the one that "
+           "does the work, again if it dies. SIGTERM finishes what is under way and ends; "
+           "SIGHUP, POST /v1/reload and a saved overlay reload. Without --model the embedded "
+           "default checkpoint is used.",
     .options = options,
     .fill = OG__FILL_PIPELINE,
     .min_pos = 1,

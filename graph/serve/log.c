@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "graph/serve/server.h"
+#include "graph/serve/metrics.h"
 
 void og__log(og_server *s, const char *fmt, ...) {
     char line[2048];
@@ -33,6 +33,7 @@ static void quoted(const char *text, char *out, size_t size) {
 }
 
 void og__log_call(og__call *c) {
+    og__metrics_call(c);
     if (c->server->opts.quiet) return;
     char path[256], error[320], more[512];
     quoted(c->path ? c->path : "", path, sizeof path);

@@ -3,10 +3,22 @@
 #include <string.h>
 #include <strings.h>
 
+#include "graph/serve/metrics.h"
+#include "graph/serve/page.h"
+#include "graph/serve/profile.h"
+#include "graph/serve/reload.h"
 #include "graph/serve/server.h"
+#include "graph/serve/view.h"
 
 static const og__route routes[] = {
+    {OG__GET, "/", og__get_page, true},
     {OG__GET, "/health", og__get_health, true},
+    {OG__GET, "/metrics", og__get_metrics, true},
+    {OG__GET, "/v1/graph", og__get_graph, false},
+    {OG__GET, "/v1/graph/{}", og__get_graph, false},
+    {OG__POST, "/v1/reload", og__post_reload, false},
+    {OG__POST, "/start_profile", og__post_profile, false},
+    {OG__POST, "/stop_profile", og__post_profile, false},
     {OG__GET, "/v1/models", og__get_models, false},
     {OG__GET, "/v1/models/{}", og__get_model, false},
     {OG__POST, "/v1/audio/speech", og__post_speech, false},

@@ -14,7 +14,7 @@
  *     og_server_wait(s);                           // all answered, or the time is over
  *     og_server_destroy(s);
  *
- * og_server_drain, og_server_ready and og_server_add may be called from any thread; create,
+ * og_server_drain, _ready, _reload and og_server_add may be called from any thread; create,
  * wait and destroy by the owner. Engines are the caller's: destroyed after the server.
  */
 #ifndef OG_SERVE_H
@@ -67,6 +67,9 @@ typedef struct og_serve_model {
     const char *const *aliases; /* other names of it */
     int n_aliases;
     og_engine *engine;          /* borrowed until the server is destroyed */
+    const og_plan_options *options; /* that its plan was made of, borrowed likewise with all
+                                       they point to; NULL: it is never reloaded */
+    bool watch;                 /* reload when a file of its overlay is saved */
 } og_serve_model;
 
 /* A listening socket for host (a name, an address, or "" for all) and port (0: any free one,
@@ -84,6 +87,8 @@ OG_MUST_CHECK int og_server_add(og_server *s, const og_serve_model *m, og_err *e
 void og_server_ready(og_server *s);
 /* Take no new requests, finish what is under way, then end. May be called again. */
 void og_server_drain(og_server *s);
+/* Reload all models, as SIGHUP asks for; returns at once, the log tells what came of it. */
+void og_server_reload(og_server *s);
 /* A device is beyond repair: drain, and let og_server_wait say so. */
 void og_server_break(og_server *s, const char *why);
 /* Until it has drained. 0, OG_ETIMEOUT when requests were cut, OG_EDEVICE after a break. */

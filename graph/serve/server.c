@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "graph/serve/metrics.h"
+#include "graph/serve/reload.h"
 #include "graph/serve/server.h"
 
 #define BACKLOG 1024
@@ -72,6 +74,7 @@ og__model *og__server_model(og_server *s, const char *name) {
 }
 
 static void clear_model(og__model *m) {
+    og__reload_free(m->reload);
     for (int i = 0; i < m->n_aliases; i++) og_free(m->aliases[i]);
     og_free(m->aliases);
     og_free(m->name);
@@ -92,10 +95,21 @@ static int copy_model(const og_serve_model *from, og__model *to, og_err *err) {
     return og_err_set(err, OG_ENOMEM, "out of memory");
 }
 
+/* Without a watch it still reloads when it is told to. */
+static void watch_model(og_server *s, const og__model *m) {
+    og_err err = OG_ERR_INIT;
+    if (og_reloader_watch(m->reload->reloader, &err) < 0)
+        og__log(s, "watch model=%s failed: %s", m->name, err.msg);
+}
+
 int og_server_add(og_server *s, const og_serve_model *m, og_err *err) {
     og__model copy;
     int rc = copy_model(m, &copy, err);
     if (rc < 0) return rc;
+    if (m->options && og__reload_create(s, m, &copy.reload, err) < 0) {
+        clear_model(&copy);
+        return OG_ENOMEM;
+    }
     pthread_mutex_lock(&s->mu);
     for (int i = 0; i < s->n_models && rc == 0; i++)
         if (is_called(&s->models[i], m->name))
@@ -104,7 +118,10 @@ int og_server_add(og_server *s, const og_serve_model *m, og_err *err) {
         rc = og_err_set(err, OG_ELIMIT, "too many models (limit is %d)", OG_SERVE_MAX_MODELS);
     if (rc == 0) s->models[s->n_models++] = copy;
     pthread_mutex_unlock(&s->mu);
-    if (rc < 0) clear_model(&copy);
+    if (rc < 0)
+        clear_model(&copy);
+    else if (copy.reload && m->watch)
+        watch_model(s, &copy);
     return rc;
 }
 
@@ -138,7 +155,10 @@ int og_server_create(const og_serve_opts *opts, int listen_fd, og_server **out, 
     pthread_mutex_init(&s->mu, NULL);
     pthread_mutex_init(&s->loop_mu, NULL);
     pthread_cond_init(&s->cond, NULL);
+    s->metrics = og__metrics_create();
     int rc = og__workers_start(s, err);
+    if (rc == 0 && !s->metrics) rc = og_err_set(err, OG_ENOMEM, "no memory for the server");
+    if (rc == 0) rc = og__reloads_start(s, err);
     if (rc == 0) rc = og__http_open(s, err);
     if (rc == 0) {
         s->loop_started = pthread_create(&s->loop, NULL, loop_main, s) == 0;
@@ -183,12 +203,15 @@ void og_server_destroy(og_server *s) {
         og__loop_wake(s);
         pthread_join(s->loop, NULL);
     }
+    og__reloads_stop(s);
     pthread_mutex_lock(&s->mu);
     while (s->calls > 0) pthread_cond_wait(&s->cond, &s->mu);
     pthread_mutex_unlock(&s->mu);
     og__workers_stop(s);
     og__http_close(s);
+    og__reloads_free(s);
     for (int i = 0; i < s->n_models; i++) clear_model(&s->models[i]);
+    og__metrics_free(s->metrics);
     pthread_mutex_destroy(&s->mu);
     pthread_mutex_destroy(&s->loop_mu);
     pthread_cond_destroy(&s->cond);

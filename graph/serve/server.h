@@ -31,6 +31,9 @@ struct lws;
 struct lws_context;
 struct lws_vhost;
 typedef struct og__call og__call;
+typedef struct og__metrics og__metrics; /* metrics.h */
+typedef struct og__reload og__reload;   /* reload.h */
+typedef struct og__reloads og__reloads;
 typedef void og__step_fn(og__call *c);
 
 typedef enum og__method {
@@ -151,6 +154,7 @@ struct og__call {
     /* for the log and the counters */
     char model[64];
     double audio_s, first_s;
+    double t_play; /* when a listener of a stream began, as far as he has not run dry */
     atomic_int_least64_t t_first_byte; /* microseconds since t_start, 0: none */
     char error[160];
 };
@@ -192,6 +196,7 @@ typedef struct og__model {
     char **aliases;
     int n_aliases;
     og_engine *engine;
+    og__reload *reload; /* owned; NULL: it cannot be reloaded */
     int64_t created; /* unix seconds */
 } og__model;
 
@@ -208,6 +213,8 @@ struct og_server {
     int calls; /* objects that live */
     double t_drain, t_start;
     og__workers workers;
+    og__metrics *metrics;
+    og__reloads *reloads;
     /* the loop's */
     pthread_t loop;
     bool loop_started;
@@ -292,7 +299,7 @@ void og__base64(const void *bytes, size_t n, og_str *out);
 /* ---- log.c -------------------------------------------------------------------------------------- */
 
 void og__log(og_server *s, const char *fmt, ...) OG_PRINTF(2, 3);
-/* The line of a call that is over. */
+/* A call is over: it is counted, and has its line. */
 void og__log_call(og__call *c);
 
 #endif

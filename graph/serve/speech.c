@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "graph/serve/metrics.h"
 #include "graph/serve/speech.h"
 
 #define SILENCE 4096
@@ -145,6 +146,8 @@ static int take_items(og__call *c, job *j, const og_event *ev, og_err *err) {
     static const float silence[SILENCE];
     int rc = 0;
     if (ev->response != j->ask.response) return 0;
+    if (j->ask.delivery != OG__WHOLE)
+        og__metrics_piece(c, j->ask.model, (double)j->total / j->ask.rate);
     for (int64_t left = ev->gap; left > 0 && rc == 0; left -= SILENCE)
         rc = take(c, j, silence, left < SILENCE ? (size_t)left : SILENCE, err);
     if (rc == 0 && og_tensor_present(&ev->items))
@@ -179,6 +182,7 @@ static void fail(og__call *c, job *j, const og_err *err) {
     } else {
         og__reply_failure(c, err, param);
     }
+    og__metrics_speech(c, j->ask.model, false);
     leave(c);
 }
 
@@ -221,10 +225,12 @@ static void finish(og__call *c, job *j) {
     c->audio_s = (double)j->total / j->ask.rate;
     c->first_s = s.first_output_s;
     int rc = j->ask.delivery == OG__WHOLE ? finish_whole(c, j, &err) : finish_stream(c, j, &err);
-    if (rc < 0)
+    if (rc < 0) {
         fail(c, j, &err);
-    else
-        leave(c);
+        return;
+    }
+    og__metrics_speech(c, j->ask.model, true);
+    leave(c);
 }
 
 /* ---- the step ------------------------------------------------------------------------------------ */
