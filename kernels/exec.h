@@ -25,6 +25,7 @@ struct og_exec {
     og_exec_mode mode;
     unsigned char *arena;
     size_t cap, used, peak;
+    size_t staged, staged_peak; /* bytes of a step that travel to the device */
     og_tap_fn *tap;
     void *tap_arg;
     void *impl;      /* of the backend: its stream */

@@ -125,6 +125,8 @@ OG_MUST_CHECK int og_exec_stage_begin(og_exec *ex);
 OG_MUST_CHECK int og_exec_stage(og_exec *ex, const void *host, size_t bytes,
                                 const void **dev);
 OG_MUST_CHECK int og_exec_stage_end(og_exec *ex);
+/* Most bytes that one step has staged since creation, in any mode; 0 on the host. */
+size_t og_exec_staged(const og_exec *ex);
 /* Copy results to the host in stream order; there after og_exec_sync or og_exec_wait. Only
  * memory of og_device_alloc_host makes it asynchronous. */
 OG_MUST_CHECK int og_exec_fetch(og_exec *ex, void *host, const void *dev, size_t bytes);

@@ -52,13 +52,22 @@ int og_device_lost(const og_device *dev) {
 }
 
 int og_exec_stage_begin(og_exec *ex) {
+    ex->staged = 0;
     return ex->dev->be->stage_begin ? ex->dev->be->stage_begin(ex) : 0;
 }
 
 int og_exec_stage(og_exec *ex, const void *host, size_t bytes, const void **dev) {
-    if (ex->dev->be->stage) return ex->dev->be->stage(ex, host, bytes, dev);
+    if (ex->dev->be->stage) {
+        ex->staged += bytes;
+        if (ex->staged > ex->staged_peak) ex->staged_peak = ex->staged;
+        return ex->dev->be->stage(ex, host, bytes, dev);
+    }
     *dev = host;
     return 0;
+}
+
+size_t og_exec_staged(const og_exec *ex) {
+    return ex->staged_peak;
 }
 
 int og_exec_stage_end(og_exec *ex) {

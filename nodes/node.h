@@ -260,6 +260,8 @@ typedef struct og_kind_desc {
 /* What a node will take and give, known before anything is loaded. */
 typedef struct og_node_plan {
     size_t weight_bytes, kv_bytes, state_bytes; /* of the whole node */
+    int64_t kv_pages;                           /* that kv_bytes are; 0: it has none */
+    size_t kv_page_bytes;
     int64_t out_items_per_item[OG_MAX_PORTS];   /* output items for one input item (1920) */
     int64_t in_items_per_out_item[OG_MAX_PORTS]; /* whole ports, else 0: n input items give
                                                     ceil(n / this) items, whatever the line

@@ -211,6 +211,8 @@ static const og__opt options[] = {
      "form of what is printed"},
     {"overlay-only", 0, OG__SWITCH, NULL, NULL, OG__FILL_FILE, false,
      "the arguments are overlay files, checked without a pipeline"},
+    {"device-memory", 0, OG__VALUE, "SIZE", NULL, OG__FILL_NONE, false,
+     "memory of each GPU, 141GiB say: the plan is held against it"},
     {"platform", 0, OG__VALUE, "NAME", NULL, OG__FILL_NONE, false,
      "with --overlay-only: apply the platforms section of that name"},
     OG__PLAN_OPTIONS,
@@ -219,6 +221,7 @@ static const og__opt options[] = {
 
 static const char *const examples[] = {
     "omni-graph check qwen3_tts --model DIR --deploy deploy/qwen3_tts.yaml --explain",
+    "omni-graph check qwen3_tts --model DIR --backend cuda --device-memory 141GiB",
     "omni-graph check qwen3_tts --request '{\"text\": \"hi\", \"voice\": \"rms\"}'",
     "omni-graph check --overlay-only a.yaml b.yaml",
     NULL,

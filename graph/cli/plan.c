@@ -1,5 +1,7 @@
 /* From options to a plan. */
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "graph/cli/cli.h"
 
@@ -42,9 +44,29 @@ int og__key_flags(og__cli *cli, og_overlay_flag *flags) {
     return n;
 }
 
+/* "141GiB", "80.5 GiB", "85899345920". */
+static int device_memory(og__cli *cli, size_t *out) {
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    const char *text = og__args_get(&cli->args, "device-memory");
+    if (!text) return 0;
+    char *end;
+    double v = strtod(text, &end);
+    bool number = end != text && text[0] >= '0' && text[0] <= '9';
+    while (*end == ' ') end++;
+    for (int i = 0; i < 5 && number; i++) {
+        double bytes = v * (double)(1ull << 10 * i);
+        bool unit = !strcasecmp(end, units[i]) || (i == 0 && !*end);
+        if (!unit || !(bytes >= 1 && bytes <= 0x1p60)) continue;
+        *out = (size_t)bytes;
+        return 0;
+    }
+    return og__usage(cli, "--device-memory must be a size like 141GiB, not '%s'", text);
+}
+
 static int numbers(og__cli *cli, og_plan_options *o) {
     long long threads = 0, tokens = 0;
-    int rc = og__args_int(cli, "threads", 1, 1024, &threads);
+    int rc = device_memory(cli, &o->device_memory);
+    if (!rc) rc = og__args_int(cli, "threads", 1, 1024, &threads);
     if (!rc) rc = og__args_int(cli, "max-tokens", 1, 1 << 24, &tokens);
     o->threads = (int)threads;
     o->max_tokens = (int)tokens;

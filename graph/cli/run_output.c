@@ -42,8 +42,8 @@ int og__output_plan(og__cli *cli, og__output *o) {
                                : og_audio_by_path(o->path, &o->audio, &err);
         if (rc < 0) {
             og__report(&err);
-            return og__hint("-o takes .wav, .flac, .pcm, .raw or .json; --format decides "
-                            "where the name does not");
+            return og__hint("-o takes .wav, .flac, .mp3, .opus, .pcm, .raw or .json; "
+                            "--format decides where the name does not");
         }
     }
     if (o->standard && o->kind == OG__AUDIO && isatty(STDOUT_FILENO))

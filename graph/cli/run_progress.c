@@ -160,6 +160,24 @@ static void seconds_fact(const char *name, double s) {
     fact(name, s < 0 ? "-" : text);
 }
 
+/* The plan, and what was measured. */
+static void memory_rows(og_engine *e, const og_plan *p) {
+    og_str planned = OG_STR_INIT;
+    og_plan_print_memory(p, &planned);
+    fprintf(stderr, "memory\n%s", planned.data ? planned.data : "");
+    og_str_free(&planned);
+    for (int i = 0; i < p->n_groups; i++) {
+        og_executor_memory m;
+        char scratch[32], staging[32], device[32];
+        if (og_engine_executor_memory(e, i, &m) < 0) continue;
+        bytes_text(m.scratch, scratch, sizeof scratch);
+        bytes_text(m.staging, staging, sizeof staging);
+        bytes_text(m.device, device, sizeof device);
+        fprintf(stderr, "  executor %s: scratch %s, staging %s%s%s\n", p->groups[i].name,
+                scratch, staging, m.device ? ", device " : "", m.device ? device : "");
+    }
+}
+
 void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) {
     og_engine_stats s;
     struct rusage use;
@@ -170,6 +188,7 @@ void og__stats_print(og_engine *e, const og_plan *p, const og_request_stats *q) 
     each_node(e, p, node_row);
     each_node(e, p, prefix_row);
     each_node(e, p, cache_row);
+    memory_rows(e, p);
     if (q) {
         seconds_fact("queued", q->queued_s);
         seconds_fact("first output", q->first_output_s);

@@ -80,6 +80,11 @@ int og__pass_place(og__build *b);  /* devices, replicas, groups, chunk sizes */
 int og__pass_memory(og__build *b); /* node plans, budgets, totals */
 int og__pass_freeze(og__build *b); /* fingerprints; the overlay keeps its hands off */
 
+/* Part of pass_memory: what each device holds, and whether it can. */
+void og__plan_devices(og__build *b, size_t host_memory);
+/* Most bytes that the KV pool of a stage on a GPU may take; 0: no bound is known. */
+size_t og__plan_pool_bound(const og__build *b, const og_plan_stage *s);
+
 /* ---- helpers -------------------------------------------------------------------- */
 
 /* n zeroed items in the plan's arena; NULL sets b->oom. n may be 0. */
@@ -109,6 +114,9 @@ og__cfg_state og__plan_cfg_need(og__build *b, const og_cfg_ref *ref, int own,
                                 const json_t **out);
 /* Config section of a spec stage; NULL when it is not known. Errors are reported once. */
 const json_t *og__plan_section(og__build *b, int spec_stage);
+
+/* "3.6 GiB". */
+const char *og__plan_bytes(size_t n, char *buf, size_t size);
 
 /* "did you mean" among the archs of this build. */
 void og__plan_suggest_arch(og__build *b, const char *name);

@@ -196,6 +196,50 @@ static json_t *groups_json(const og_plan *p) {
     return list;
 }
 
+static json_t *share_json(const og_plan *p, const og_plan_device *d,
+                          const og_plan_share *h) {
+    const og_plan_stage *s = &p->stages[h->stage];
+    json_t *o = json_pack(
+        "{s:s,s:i,s:I,s:I,s:I,s:I,s:I,s:I}", "stage", s->name, "replica", h->replica,
+        "planned", (json_int_t)h->bytes, "weights", (json_int_t)h->weight_bytes, "kv",
+        (json_int_t)h->kv_bytes, "kv_pages", (json_int_t)s->node.kv_pages,
+        "kv_page_bytes", (json_int_t)s->node.kv_page_bytes, "state",
+        (json_int_t)h->state_bytes);
+    bool part = h->utilization > 0;
+    o = put(o, "gpu_memory_utilization", part ? json_real(h->utilization) : json_null());
+    if (!part) {
+        return o;
+    }
+    double limit = (double)d->memory * h->utilization;
+    return put(o, "limit", d->memory ? json_integer((json_int_t)limit) : json_null());
+}
+
+static json_t *devices_json(const og_plan *p) {
+    json_t *list = json_array();
+    for (int i = 0; i < p->n_devices; i++) {
+        const og_plan_device *d = &p->devices[i];
+        json_t *shares = json_array();
+        for (int k = 0; k < d->n_shares; k++) {
+            shares = append(shares, share_json(p, d, &d->shares[k]));
+        }
+        json_t *o = json_pack("{s:s,s:I}", "device", d->name, "planned",
+                              (json_int_t)d->bytes);
+        json_int_t all = (json_int_t)d->memory, left = all - (json_int_t)d->bytes;
+        o = put(o, "memory", all ? json_integer(all) : json_null());
+        o = put(o, "left", all ? json_integer(left) : json_null());
+        list = append(list, put(o, "stages", shares));
+    }
+    return list;
+}
+
+static json_t *memory_json(const og_plan *p) {
+    json_t *o = json_pack("{s:I,s:I,s:I,s:I}", "weights", (json_int_t)p->weight_bytes,
+                          "kv", (json_int_t)p->kv_bytes, "state",
+                          (json_int_t)p->state_bytes, "request",
+                          (json_int_t)p->edge_bytes);
+    return put(o, "devices", devices_json(p));
+}
+
 static json_t *overlay_json(const og_plan *p, og_overlay_part part) {
     og_str s = OG_STR_INIT;
     og_overlay_json(p->overlay, part, &s);
@@ -223,10 +267,7 @@ json_t *og_plan_json(const og_plan *p) {
     o = put(o, "stages", stages);
     o = put(o, "edges", edges);
     o = put(o, "executors", groups_json(p));
-    o = put(o, "memory",
-            json_pack("{s:I,s:I,s:I,s:I}", "weights", (json_int_t)p->weight_bytes, "kv",
-                      (json_int_t)p->kv_bytes, "state", (json_int_t)p->state_bytes,
-                      "request", (json_int_t)p->edge_bytes));
+    o = put(o, "memory", memory_json(p));
     o = put(o, "merged", overlay_json(p, OG_OVERLAY_MERGED));
     return put(o, "effective", overlay_json(p, OG_OVERLAY_EFFECTIVE));
 }

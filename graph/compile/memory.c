@@ -98,14 +98,14 @@ static size_t machine_memory(const og__build *b) {
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
-/* A pool for the worst case of all slots may be more than the machine has. Where nobody
- * said how large it is to be, it takes a quarter of the memory at most, and one sequence at
- * the least: admission makes the others wait. */
+/* A pool for the worst case of all slots may be more than the device has. Where nobody said
+ * how large it is to be, it takes on the host a quarter of the memory at most, on a GPU what
+ * gpu_memory_utilization leaves, and one sequence at the least: admission makes the others
+ * wait. */
 static void bound_pool(og__build *b, og_plan_stage *s) {
-    size_t quarter = machine_memory(b) / 4;
     bool host = s->replicas && s->replicas[0].place.kind == OG_PLACE_HOST;
-    if (s->kv_bytes || !host || s->kind != OG_KIND_AR || !quarter ||
-        s->node.kv_bytes <= quarter) {
+    size_t most = host ? machine_memory(b) / 4 : og__plan_pool_bound(b, s);
+    if (s->kv_bytes || s->kind != OG_KIND_AR || !most || s->node.kv_bytes <= most) {
         return;
     }
     og_node_cfg one = node_cfg(b, s);
@@ -114,7 +114,7 @@ static void bound_pool(og__build *b, og_plan_stage *s) {
     if (!ask_node(b, s, &one, &p)) {
         return;
     }
-    s->kv_bytes = p.kv_bytes > quarter ? p.kv_bytes : quarter;
+    s->kv_bytes = p.kv_bytes > most ? p.kv_bytes : most;
     og_diags_note(b->diags, s->src,
                   "stage '%s': the KV pool is bounded to %zu bytes, %d sequences of %d "
                   "positions would take %zu",
@@ -258,37 +258,18 @@ static void plan_stream(og__build *b) {
 
 /* ---- totals ---------------------------------------------------------------------- */
 
-static double gib(size_t n) {
-    return (double)n / (1024.0 * 1024.0 * 1024.0);
-}
-
-/* Weights are mapped once a device, whatever number of replicas uses them. */
+/* Weights are mapped once a machine, whatever number of replicas uses them. */
 static void totals(og__build *b) {
     og_plan *p = b->plan;
-    size_t host = 0;
     for (int i = 0; i < b->n_stages; i++) {
         const og_plan_stage *s = &b->stages[i];
         size_t n = (size_t)s->n_replicas;
-        size_t weights = s->with >= 0 ? 0 : s->node.weight_bytes;
-        p->weight_bytes += weights;
+        p->weight_bytes += s->with >= 0 ? 0 : s->node.weight_bytes;
         p->kv_bytes += n * s->node.kv_bytes;
         p->state_bytes += n * s->node.state_bytes;
-        if (s->replicas && s->replicas[0].place.kind == OG_PLACE_HOST) {
-            host += weights + n * (s->node.kv_bytes + s->node.state_bytes);
-        }
     }
-    size_t limit = p->memory_limit = machine_memory(b);
-    if (!limit || host <= limit) {
-        return;
-    }
-    og__plan_block(
-        b, b->spec->src,
-        "the plan takes %.2f GiB of host memory (weights %.2f, KV %.2f, state %.2f), "
-        "the machine has %.2f",
-        gib(host), gib(p->weight_bytes), gib(p->kv_bytes), gib(p->state_bytes),
-        gib(limit));
-    og_diags_hint(b->diags, "lower max_num_seqs or max_model_len, or set "
-                            "kv_cache_memory_bytes");
+    p->memory_limit = machine_memory(b);
+    og__plan_devices(b, p->memory_limit);
 }
 
 int og__pass_memory(og__build *b) {

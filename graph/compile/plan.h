@@ -70,6 +70,7 @@ typedef struct og_plan_options {
     bool greedy;         /* no sampling in any stage, whatever the overlay says */
     int max_tokens;      /* > 0: bounds every decoder */
     size_t memory_limit; /* bytes of host memory the plan may take; 0: the machine's */
+    size_t device_memory; /* bytes of each GPU; 0: not known, nothing is held against it */
     void (*asked)(void *arg, const char *path); /* of each file of the overlay, before it is
                                                    read; NULL */
     void *asked_arg;
@@ -233,6 +234,27 @@ typedef struct og_plan_response {
     int rate; /* samples per second of audio, 0 when not known */
 } og_plan_response;
 
+/* ---- memory --------------------------------------------------------------------- */
+
+/* What one replica of a stage takes of its device, but for scratch and staging, which are
+ * measured when it is loaded. */
+typedef struct og_plan_share {
+    int stage, replica;
+    size_t bytes;        /* of all that follows */
+    size_t weight_bytes; /* on the host 0 beyond the first replica: files are mapped once */
+    size_t kv_bytes, state_bytes;
+    double utilization; /* part of the device that it may take; 0: all, on the host */
+} og_plan_share;
+
+typedef struct og_plan_device {
+    og_place place;
+    const char *name; /* "host memory", "cuda:0" */
+    size_t memory;    /* 0: not known */
+    size_t bytes;     /* planned */
+    const og_plan_share *shares;
+    int n_shares;
+} og_plan_device;
+
 /* ---- the plan ------------------------------------------------------------------- */
 
 typedef struct og_plan {
@@ -265,6 +287,8 @@ typedef struct og_plan {
     char fingerprint_hex[17];
     og_arena *arena;
     size_t memory_limit; /* bytes of host memory that it was held against; 0: none */
+    const og_plan_device *devices;
+    int n_devices;
     struct og__plan_refs *refs;
 } og_plan;
 
@@ -289,6 +313,14 @@ int og_plan_find_response(const og_plan *p, const char *name);
  * og_node_api.create wants but the model's own reference. The result borrows from the
  * plan. */
 og_node_cfg og_plan_node_cfg(const og_plan *p, int stage, og_exec *exec);
+
+/* Hold what is planned for a device of the plan against so many bytes: each replica against
+ * its part of them, all against the whole. OG_ELIMIT: err names the stage, what it asks, what
+ * there is for it and the key to change; *share (may be NULL) is the index of its share. */
+int og_plan_device_fits(const og_plan *p, const og_plan_device *d, size_t memory,
+                        int *share, og_err *err) OG_MUST_CHECK;
+/* NULL: nothing is placed there. */
+const og_plan_device *og_plan_find_device(const og_plan *p, og_place place);
 
 /* ---- admission ------------------------------------------------------------------ */
 
@@ -325,6 +357,8 @@ int og_plan_check_request(const og_plan *p, const json_t *request, og_str *out,
 void og_plan_dot(const og_plan *p, og_str *out);
 /* Append the plan for people: stages, ports, edges, placement, casts, memory. */
 void og_plan_print(const og_plan *p, og_str *out);
+/* The part about memory alone: each device, each replica on it. */
+void og_plan_print_memory(const og_plan *p, og_str *out);
 /* The plan as JSON; the overlay as merged stands under "merged", the settings of each
  * stage under "effective". A new reference; NULL when out of memory. */
 json_t *og_plan_json(const og_plan *p);

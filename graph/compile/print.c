@@ -1,11 +1,11 @@
 /* The plan for people. */
-#include "graph/compile/plan.h"
+#include "graph/compile/compile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *bytes_text(size_t n, char *buf, size_t size) {
+const char *og__plan_bytes(size_t n, char *buf, size_t size) {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     double v = (double)n;
     int u = 0;
@@ -68,9 +68,9 @@ static void stage_memory(og_str *out, const og_plan_stage *s) {
     char w[32], k[32], t[32];
     if (s->has_node_plan) {
         og_str_addf(out, "    memory: weights %s, KV %s, state %s\n",
-                    bytes_text(s->node.weight_bytes, w, sizeof w),
-                    bytes_text(s->node.kv_bytes, k, sizeof k),
-                    bytes_text(s->node.state_bytes, t, sizeof t));
+                    og__plan_bytes(s->node.weight_bytes, w, sizeof w),
+                    og__plan_bytes(s->node.kv_bytes, k, sizeof k),
+                    og__plan_bytes(s->node.state_bytes, t, sizeof t));
     }
 }
 
@@ -161,7 +161,7 @@ static void edge(og_str *out, const og_plan_edge *e) {
         cond_text(out, e->when);
     }
     if (e->budget_bytes) {
-        og_str_addf(out, "  budget %s", bytes_text(e->budget_bytes, buf, sizeof buf));
+        og_str_addf(out, "  budget %s", og__plan_bytes(e->budget_bytes, buf, sizeof buf));
     }
     og_str_add(out, "\n");
 }
@@ -190,12 +190,67 @@ static void fields(og_str *out, const og_plan *p) {
     }
 }
 
+static void kv_text(og_str *out, const og_plan_share *h, const og_plan_stage *s) {
+    char k[32], b[32];
+    if (!h->kv_bytes) {
+        return;
+    }
+    og_str_addf(out, ", KV %s", og__plan_bytes(h->kv_bytes, k, sizeof k));
+    if (s->node.kv_pages) {
+        og_str_addf(out, " (%" PRId64 " pages x %s)", s->node.kv_pages,
+                    og__plan_bytes(s->node.kv_page_bytes, b, sizeof b));
+    }
+}
+
+static void share(og_str *out, const og_plan *p, const og_plan_device *d,
+                  const og_plan_share *h) {
+    char a[32], w[32], t[32], l[32];
+    const og_plan_stage *s = &p->stages[h->stage];
+    og_str_addf(out, "    %s", s->name);
+    if (s->n_replicas > 1) {
+        og_str_addf(out, " #%d", h->replica);
+    }
+    og_str_addf(out, ": %s = weights %s", og__plan_bytes(h->bytes, a, sizeof a),
+                og__plan_bytes(h->weight_bytes, w, sizeof w));
+    kv_text(out, h, s);
+    og_str_addf(out, ", state %s", og__plan_bytes(h->state_bytes, t, sizeof t));
+    if (h->utilization > 0) {
+        og_str_addf(out, "; gpu_memory_utilization %g", h->utilization);
+    }
+    if (h->utilization > 0 && d->memory) {
+        size_t limit = (size_t)((double)d->memory * h->utilization);
+        og_str_addf(out, " allows %s", og__plan_bytes(limit, l, sizeof l));
+    }
+    og_str_add(out, "\n");
+}
+
+void og_plan_print_memory(const og_plan *p, og_str *out) {
+    char m[32], b[32], l[32];
+    for (int i = 0; i < p->n_devices; i++) {
+        const og_plan_device *d = &p->devices[i];
+        og_str_addf(out, "  %s: %s planned", d->name, og__plan_bytes(d->bytes, b, sizeof b));
+        if (!d->memory) {
+            og_str_add(out, ", its size is not known\n");
+        } else if (d->bytes > d->memory) {
+            og_str_addf(out, " of %s, too much\n", og__plan_bytes(d->memory, m, sizeof m));
+        } else {
+            og_str_addf(out, " of %s, %s left\n", og__plan_bytes(d->memory, m, sizeof m),
+                        og__plan_bytes(d->memory - d->bytes, l, sizeof l));
+        }
+        for (int k = 0; k < d->n_shares; k++) {
+            share(out, p, d, &d->shares[k]);
+        }
+    }
+}
+
 static void memory(og_str *out, const og_plan *p) {
     char w[32], k[32], s[32], e[32];
     og_str_addf(
         out, "\nmemory: weights %s, KV %s, state %s; %s in flight for one request\n",
-        bytes_text(p->weight_bytes, w, sizeof w), bytes_text(p->kv_bytes, k, sizeof k),
-        bytes_text(p->state_bytes, s, sizeof s), bytes_text(p->edge_bytes, e, sizeof e));
+        og__plan_bytes(p->weight_bytes, w, sizeof w), og__plan_bytes(p->kv_bytes, k, sizeof k),
+        og__plan_bytes(p->state_bytes, s, sizeof s), og__plan_bytes(p->edge_bytes, e, sizeof e));
+    og_plan_print_memory(p, out);
+    og_str_add(out, "  scratch and staging are measured when it is loaded (--stats)\n");
 }
 
 void og_plan_print(const og_plan *p, og_str *out) {

@@ -161,6 +161,18 @@ int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *ou
     return ex ? 0 : OG_ENOENT;
 }
 
+int og_engine_executor_memory(og_engine *e, int group, og_executor_memory *out) {
+    pthread_mutex_lock(&e->mu);
+    og_executor *ex = group >= 0 && group < e->n_executors ? e->executors[group] : NULL;
+    if (ex) {
+        pthread_mutex_lock(&ex->mu);
+        *out = ex->memory;
+        pthread_mutex_unlock(&ex->mu);
+    }
+    pthread_mutex_unlock(&e->mu);
+    return ex ? 0 : OG_ENOENT;
+}
+
 int og_engine_step_totals(og_engine *e, int stage, int replica, og_step_totals *out) {
     int node;
     pthread_mutex_lock(&e->mu);

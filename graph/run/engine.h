@@ -149,6 +149,15 @@ typedef struct og_step_totals {
 OG_MUST_CHECK int og_engine_step_totals(og_engine *e, int stage, int replica,
                                         og_step_totals *out);
 
+/* What an executor takes of its device beside its nodes: the largest step so far, or the one
+ * that was measured at load. */
+typedef struct og_executor_memory {
+    size_t scratch, staging;
+    size_t device; /* bytes of the device, 0: not known, or the host's */
+} og_executor_memory;
+/* Of the group of that number in the plan; OG_ENOENT: no such one. */
+OG_MUST_CHECK int og_engine_executor_memory(og_engine *e, int group, og_executor_memory *out);
+
 typedef enum og_replica_state {
     OG_REPLICA_UP,
     OG_REPLICA_REBUILDING, /* lost, and made anew when its last job has let go */

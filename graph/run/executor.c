@@ -75,6 +75,10 @@ static void take_stats(og_executor *ex) {
         ex->stats[i] = st;
         pthread_mutex_unlock(&ex->mu);
     }
+    pthread_mutex_lock(&ex->mu);
+    ex->memory.scratch = og_exec_peak(ex->exec);
+    ex->memory.staging = og_exec_staged(ex->exec);
+    pthread_mutex_unlock(&ex->mu);
 }
 
 /* Answer the admissions of the inbox; returns with none in it, and the inbox locked. */

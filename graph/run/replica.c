@@ -38,6 +38,16 @@ static int allocate(og_executor *ex, const og_plan_group *g, og_err *err) {
     return ok ? 0 : og_err_set(err, OG_ENOMEM, "no memory for executor '%s'", g->name);
 }
 
+/* The plan was held against the host's memory; that of a GPU is known once it is open. */
+static int check_memory(og_executor *ex, const og_plan *plan, og_err *err) {
+    og_device_info info = {0};
+    const og_plan_device *d = og_plan_find_device(plan, ex->place);
+    if (ex->place.kind == OG_PLACE_HOST || !d) return 0;
+    og_device_info_get(ex->dev, &info);
+    ex->memory.device = info.memory;
+    return info.memory ? og_plan_device_fits(plan, d, info.memory, NULL, err) : 0;
+}
+
 /* Its nodes stand sinks first. */
 static int load(og_executor *ex, const og_plan *plan, int group, og_err *err) {
     const og_plan_group *g = &plan->groups[group];
@@ -50,6 +60,7 @@ static int load(og_executor *ex, const og_plan *plan, int group, og_err *err) {
     const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : host_backend(plan);
     rc = og_device_open(backend, g->place.index, plan->threads, &ex->dev, err);
     if (rc < 0) return rc;
+    if ((rc = check_memory(ex, plan, err)) < 0) return rc;
     og_device_set_deterministic(ex->dev, wants_same_bits(plan, g));
     rc = og_exec_create(ex->dev, 0, &ex->exec, err);
     return rc < 0 ? rc : og__executor_start(ex, err);

@@ -250,6 +250,7 @@ struct og_executor {
     atomic_int *limits; /* most of them, where fewer than it was loaded for; 0: none */
     og_node_stats *stats; /* guarded by mu */
     og_step_totals *totals; /* likewise, of each node */
+    og_executor_memory memory; /* likewise */
     pthread_mutex_t mu;   /* inbox */
     pthread_cond_t cond;
     og__job *admits, *admits_tail, *retires, *retires_tail;

@@ -104,7 +104,7 @@ const og_key og__overlay_keys[] = {
      .owners = TOKENS_OWNER | OG_OWNER_VOCODER,
      .doc = "Longest sequence, prompt included."},
     {IN, .name = "gpu_memory_utilization", .values = FLOAT, BETWEEN(0, 1),
-     .doc = "Part of the device's memory that the stage may take."},
+     .doc = "Part of a GPU's memory that a replica may take (0.9 if not set)."},
     {IN, .name = "kv_cache_memory_bytes", .values = INT, AT_LEAST(0), ROLLING,
      .owners = OG_OWNER_AR,
      .doc = "Size of the KV pool, in place of what gpu_memory_utilization leaves."},

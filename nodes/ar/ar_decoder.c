@@ -387,7 +387,9 @@ int og_ar_plan(const og_arch *a, const og_node_cfg *cfg, og_node_plan *out, og_e
     if (rc < 0) return rc;
     int s = cfg->max_seqs;
     out->weight_bytes = (size_t)d.n_params * weight_size(cfg);
-    out->kv_bytes = page_bytes(&d) * ((size_t)pool_pages(&d, cfg) + 1);
+    out->kv_pages = (int64_t)pool_pages(&d, cfg) + 1;
+    out->kv_page_bytes = page_bytes(&d);
+    out->kv_bytes = out->kv_page_bytes * (size_t)out->kv_pages;
     out->state_bytes = depth_bytes(&d, s) +
                        (size_t)s * ((size_t)d.hidden * (AR_FEED_WINDOW + 2) * sizeof(float) +
                                     (size_t)d.vocab * 2 * sizeof(int32_t));

@@ -63,6 +63,43 @@ static void test_plan_is_printed(void **state) {
 }
 
 /* All pipelines parse and pass every check whose archs exist. */
+static void test_memory_of_devices(void **state) {
+    (void)state;
+#define ON_GPU "check", "qwen3_tts", "--model", MODEL, "--backend", "cuda"
+    static const struct {
+        const char *backend, *size, *text;
+    } good[] = {
+        {"cpu", "1GiB", "  host memory: 22.7 MiB planned of "},
+        {"cuda", NULL, "  cuda:0: 22.7 MiB planned, its size is not known"},
+        {"cuda", "141GiB", "  cuda:0: 22.7 MiB planned of 141.0 GiB, 141.0 GiB left\n"
+                           "    talker: 20.7 MiB = weights 4.4 MiB, KV 16.0 MiB (2049 "
+                           "pages x 8.0 KiB), state 250.0 KiB; gpu_memory_utilization 0.9 "
+                           "allows 126.9 GiB\n"},
+        {"cuda", "22 MiB", "  cuda:0: 21.8 MiB planned of 22.0 MiB, "},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        ran t = program("check", "qwen3_tts", "--model", MODEL, "--backend",
+                        good[i].backend, good[i].size ? "--device-memory" : NULL,
+                        good[i].size, NULL);
+        assert_int_equal(t.code, 0);
+        assert_has(t.out, good[i].text);
+        ran_free(&t);
+    }
+    assert_ends(program(ON_GPU, "--device-memory", "40000", NULL), 2,
+                "of 39.1 KiB there are 35.2 KiB for it");
+    const char *bad[] = {"-1GiB", "0", "x", "1e99GiB", "GiB", "1 GB", "nanGiB", ""};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_ends(program(ON_GPU, "--device-memory", bad[i], NULL), 2,
+                    "--device-memory must be a size like 141GiB");
+    ran r = program(ON_GPU, "--device-memory", "141GiB", "--format", "json", NULL);
+    json_t *j = json_of(&r, 0);
+    const json_t *d = json_array_get(
+        json_object_get(json_object_get(j, "memory"), "devices"), 0);
+    assert_string_equal(json_string_value(json_object_get(d, "device")), "cuda:0");
+    assert_true(json_integer_value(json_object_get(d, "memory")) == 141ll << 30);
+    json_decref(j);
+}
+
 static void test_every_pipeline(void **state) {
     (void)state;
     ran names = program("completion", "pipelines", NULL);
@@ -212,6 +249,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_yaml_has_a_position),
         cmocka_unit_test(test_plan_is_printed),
+        cmocka_unit_test(test_memory_of_devices),
         cmocka_unit_test(test_every_pipeline),
         cmocka_unit_test(test_explain_says_where_from),
         cmocka_unit_test(test_b003_one_file_one_result),

@@ -190,6 +190,9 @@ static void test_default_checkpoint(void **state) {
     assert_ends(program("run", "qwen3_tts", "--text", "Good day.", "--voice", "rms",
                         "--max-tokens", "10", "-o", path, "--stats", NULL),
                 0, "peak memory");
+    assert_ends(program("run", "qwen3_tts", "--text", "Good day.", "--voice", "rms",
+                        "--max-tokens", "10", "-o", path, "--stats", NULL),
+                0, "  executor cpu:0: scratch ");
     assert_true(exists(path));
 }
 

@@ -243,7 +243,7 @@ static void test_memory_is_refused_with_numbers(void **state) {
     o.memory_limit = 100000;
     built r = build_opts(o, 0);
     assert_true(r.rc < 0);
-    assert_true(said(&r, OG_SEVERITY_ERROR, "GiB of host memory"));
+    assert_true(said(&r, OG_SEVERITY_ERROR, "of host memory (weights"));
     done(&r);
     r = build_opts(o, OG_PLAN_CHECK_ONLY); /* the machine that checks need not serve */
     assert_int_equal(r.rc, 0);
@@ -276,6 +276,129 @@ static void test_pool_is_bounded_by_the_machine(void **state) {
     built r = build_opts(o, 0);
     assert_int_equal(stage(&r, "talker")->kv_bytes, 1 << 18);
     assert_true(said(&r, OG_SEVERITY_NOTE, "is bounded to 262144 bytes"));
+    done(&r);
+}
+
+/* ---- memory of GPUs: weights 1000, KV 16 a position, state 10, each stage ------------ */
+
+static built on_gpu(size_t memory, const char *const *sets, int n) {
+    const char *all[8] = {"backend=cuda"};
+    og_plan_options o = fake_options("qwen3_tts");
+    memcpy(all + 1, sets, (size_t)n * sizeof *sets);
+    o.model = TINY;
+    o.sets = all, o.n_sets = n + 1;
+    o.device_memory = memory;
+    return build_opts(o, OG_PLAN_CHECK_ONLY);
+}
+
+static const char *const small[] = {
+    "talker.max_num_seqs=2", "talker.max_model_len=100", "code2wav.max_num_seqs=1",
+    "code2wav.max_model_len=10", "talker.gpu_memory_utilization=0.5"};
+
+static void test_each_device_has_its_sum(void **state) {
+    (void)state;
+    built r = on_gpu(10000, small, 5);
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(r.plan->n_devices, 1);
+    const og_plan_device *d = &r.plan->devices[0];
+    assert_string_equal(d->name, "cuda:0");
+    assert_int_equal(d->memory, 10000);
+    assert_int_equal(d->n_shares, 2);
+    assert_int_equal(d->shares[0].bytes, 1000 + 2 * 100 * 16 + 10);
+    assert_true(d->shares[0].utilization == 0.5 && d->shares[1].utilization == 0.9);
+    assert_int_equal(d->shares[1].bytes, 1000 + 160 + 10);
+    assert_int_equal(d->bytes, d->shares[0].bytes + d->shares[1].bytes);
+    assert_true(og_plan_find_device(r.plan, (og_place){OG_PLACE_CUDA, 0}) == d);
+    assert_null(og_plan_find_device(r.plan, (og_place){OG_PLACE_HOST, 0}));
+    og_str s = OG_STR_INIT;
+    og_plan_print_memory(r.plan, &s);
+    assert_non_null(strstr(s.data, "cuda:0: 5.3 KiB planned of 9.8 KiB, 4.5 KiB left"));
+    assert_non_null(strstr(s.data, "gpu_memory_utilization 0.5 allows 4.9 KiB"));
+    og_str_free(&s);
+    json_t *j = og_plan_json(r.plan);
+    const json_t *at = json_array_get(
+        json_object_get(json_object_get(j, "memory"), "devices"), 0);
+    assert_int_equal(json_integer_value(json_object_get(at, "left")), 10000 - 5380);
+    at = json_array_get(json_object_get(at, "stages"), 0);
+    assert_string_equal(json_string_value(json_object_get(at, "stage")), "talker");
+    assert_int_equal(json_integer_value(json_object_get(at, "limit")), 5000);
+    json_decref(j);
+    done(&r);
+}
+
+/* On the host the weights of two replicas are one mapping, on a GPU each has its own. */
+static void test_replicas_and_their_weights(void **state) {
+    (void)state;
+    const char *sets[] = {"talker.num_replicas=2", "talker.devices=\"0,1\""};
+    built r = build_sets(sets, 2);
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(r.plan->n_devices, 1);
+    assert_string_equal(r.plan->devices[0].name, "host memory");
+    assert_int_equal(r.plan->devices[0].shares[1].weight_bytes, 0);
+    done(&r);
+    r = on_gpu(0, sets, 2);
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(r.plan->n_devices, 2);
+    assert_int_equal(r.plan->devices[1].memory, 0);
+    assert_int_equal(r.plan->devices[1].n_shares, 1);
+    assert_int_equal(r.plan->devices[1].shares[0].weight_bytes, 1000);
+    done(&r);
+}
+
+static void test_what_a_gpu_has_not_is_refused(void **state) {
+    (void)state;
+    struct {
+        size_t memory;
+        const char *set, *text;
+    } bad[] = {
+        {10000, "talker.gpu_memory_utilization=0.2",
+         "stage 'talker' asks for 2.5 KiB of cuda:0 (weights 1000 B, KV 1.6 KiB, state 10 "
+         "B), and of 9.8 KiB there are 2.0 KiB for it: raise gpu_memory_utilization (0.2), "
+         "or lower max_model_len (100)"},
+        {10000, "talker.kv_cache_memory_bytes=6000",
+         "raise gpu_memory_utilization (0.5), or lower kv_cache_memory_bytes (6000)"},
+        {10000, "talker.gpu_memory_utilization=0.05",
+         "there are 500 B for it: raise gpu_memory_utilization (0.05)"},
+        {3000, "talker.gpu_memory_utilization=1",
+         "of 2.9 KiB there are 1.8 KiB for it: lower gpu_memory_utilization (1)"},
+        {900, "talker.gpu_memory_utilization=1", "need a device with more memory"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *sets[6];
+        memcpy(sets, small, sizeof small);
+        sets[5] = bad[i].set;
+        built r = on_gpu(bad[i].memory, sets, 6);
+        assert_true(r.rc < 0 && !r.plan);
+        assert_true(said(&r, OG_SEVERITY_ERROR, bad[i].text));
+        done(&r);
+    }
+}
+
+/* What gpu_memory_utilization leaves is the pool, where nobody says how large it is. */
+static void test_pool_is_what_a_gpu_leaves(void **state) {
+    (void)state;
+    const char *sets[6];
+    memcpy(sets, small, sizeof small);
+    sets[5] = "talker.max_num_seqs=8";
+    built r = on_gpu(10000, sets, 6);
+    assert_int_equal(stage(&r, "talker")->kv_bytes, 5000 - 1010);
+    assert_true(said(&r, OG_SEVERITY_NOTE, "the KV pool is bounded to 3990 bytes"));
+    assert_int_equal(r.plan->devices[0].shares[0].bytes, 5000);
+    done(&r);
+}
+
+/* A GPU is open when its engine starts, and has as much as it has. */
+static void test_a_plan_is_held_against_a_device(void **state) {
+    (void)state;
+    built r = on_gpu(0, small, 5);
+    og_err err = OG_ERR_INIT;
+    int share = -1;
+    assert_int_equal(r.rc, 0);
+    const og_plan_device *d = &r.plan->devices[0];
+    assert_int_equal(og_plan_device_fits(r.plan, d, 10000, NULL, &err), 0);
+    assert_int_equal(og_plan_device_fits(r.plan, d, 8000, &share, &err), OG_ELIMIT);
+    assert_int_equal(share, 0);
+    assert_non_null(strstr(err.msg, "stage 'talker' asks for 4.1 KiB of cuda:0"));
     done(&r);
 }
 
@@ -371,6 +494,11 @@ int main(void) {
         cmocka_unit_test(test_memory_is_refused_with_numbers),
         cmocka_unit_test(test_budgets),
         cmocka_unit_test(test_pool_is_bounded_by_the_machine),
+        cmocka_unit_test(test_each_device_has_its_sum),
+        cmocka_unit_test(test_replicas_and_their_weights),
+        cmocka_unit_test(test_what_a_gpu_has_not_is_refused),
+        cmocka_unit_test(test_pool_is_what_a_gpu_leaves),
+        cmocka_unit_test(test_a_plan_is_held_against_a_device),
         cmocka_unit_test(test_lengths),
         cmocka_unit_test(test_frozen_fields_are_refused_by_name),
         cmocka_unit_test(test_options_of_the_overlay),
