@@ -177,8 +177,8 @@ static void fail(og__call *c, job *j, const og_err *err) {
         json_t *e = og__error_json(status, param, code, err->msg);
         put_event(c, json_pack("{s:s, s:o, s:b, s:s}", "type", "speech.audio.error", "error", e,
                                "partial_audio", j->total > 0, "action", "discard"));
-        og__reply_end(c);
         snprintf(c->error, sizeof c->error, "%.159s", err->msg);
+        og__reply_end(c);
     } else {
         og__reply_failure(c, err, param);
     }
