@@ -104,7 +104,8 @@ void og__metrics_call(og__call *c) {
     og__metrics *m = c->server->metrics;
     int status = c->out.status ? c->out.status : CANCELED;
     count_row(m, c->route ? c->route->path : other, c->method, status);
-    if (atomic_load(&c->gone)) atomic_fetch_add(&m->gone, 1);
+    bool whole = c->out.length >= 0 && c->sent >= c->out.length; /* though its end came late */
+    if (atomic_load(&c->gone) && !(c->out.status && whole)) atomic_fetch_add(&m->gone, 1);
     int64_t first = atomic_load(&c->t_first_byte);
     bool streamed = c->out.length < 0;
     const og__model *model = NULL;

@@ -260,6 +260,28 @@ static void test_underruns(void **state) {
     og__call_unref(c);
 }
 
+/* The dashboard asks for nothing that is not there. */
+static void test_dashboard(void **state) {
+    (void)state;
+    json_error_t e;
+    json_t *j = json_load_file(OG_SOURCE_DIR "/examples/grafana.json", 0, &e);
+    if (!j) fail_msg("%s", e.text);
+    char *all = json_dumps(j, JSON_COMPACT), *text = scrape(demo.port), name[128];
+    int n = 0;
+    for (const char *p = all; (p = strstr(p, "omni_graph_")); p += strlen(name)) {
+        char type[144];
+        take_name(p, name, sizeof name);
+        snprintf(type, sizeof type, "# TYPE %s ", name);
+        if (ends_with(name, "_bucket")) strcpy(type + strlen(type) - strlen("_bucket "), " ");
+        if (!strstr(text, type)) fail_msg("there is no %s", name);
+        n++;
+    }
+    assert_true(n > 20);
+    free(all);
+    free(text);
+    json_decref(j);
+}
+
 static void test_profiles_say_that_there_are_none(void **state) {
     (void)state;
     reply r = http_ask(demo.port, "POST", "/start_profile", "{}");
@@ -276,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_stages_are_counted),
         cmocka_unit_test(test_clients_that_go),
         cmocka_unit_test(test_underruns),
+        cmocka_unit_test(test_dashboard),
         cmocka_unit_test(test_profiles_say_that_there_are_none),
     };
     return cmocka_run_group_tests(tests, open_demo, close_demo);
