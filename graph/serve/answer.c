@@ -157,11 +157,13 @@ void og__send(og_server *s, og__call *c) {
             og__wait_for_room(c);
             return;
         }
-        progress p = write_some(wsi, c);
+        progress p = c->written ? OVER : write_some(wsi, c);
         if (p != BROKEN && lws_partial_buffered(wsi)) {
             c->written = p == OVER;
             c->partial = true;
             og__release(c); /* only libwebsockets can write the rest of it */
+        } else if (p == OVER && lws_send_pipe_choked(wsi)) {
+            c->written = true; /* the next request would wait for room without a pause */
         } else if (p == OVER || p == BROKEN) {
             if (end(s, wsi, c, p == BROKEN)) og__kill(wsi);
             return;
@@ -175,7 +177,7 @@ int og__on_writable(struct lws *wsi, og__session *ses, og_server *s) {
     if (!c || c->held) return 0;
     progress p = c->written ? OVER : write_some(wsi, c);
     if (p == IDLE) return 0;
-    if (p == OVER && !c->h2 && lws_partial_buffered(wsi)) {
+    if (p == OVER && !c->h2 && lws_send_pipe_choked(wsi)) {
         c->written = true;
         p = AGAIN;
     }

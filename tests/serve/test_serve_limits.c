@@ -113,13 +113,11 @@ static void test_time_limit(void **state) {
     int fd = dial_slowly(s.port);
     post(fd, "{" LONG ", \"stream\": true, \"timeout\": 0.3}");
     wait_idle(&s, 20);
-    og_str all = OG_STR_INIT;
-    char buf[4096];
-    ssize_t n;
-    while ((n = read_some(fd, buf, sizeof buf, 1000)) > 0) og_str_addn(&all, buf, (size_t)n);
-    assert_non_null(strstr(all.data, "\"code\":\"timeout\""));
-    assert_null(strstr(all.data, "speech.audio.done"));
-    og_str_free(&all);
+    reply r = read_reply(fd, "POST");
+    assert_int_equal(r.status, 200);
+    assert_non_null(strstr(r.body, "\"code\":\"timeout\""));
+    assert_null(strstr(r.body, "speech.audio.done"));
+    reply_free(&r);
     close(fd);
     served_close(&s);
 }
@@ -150,6 +148,19 @@ static double cpu_seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Until the process has nothing to do: the stages have made what they may make ahead. */
+static void wait_still(void) {
+    double cpu = 0, wall = 0;
+    for (int i = 0; i < 60; i++) {
+        cpu = cpu_seconds(), wall = og__clock();
+        nap(0.5);
+        cpu = cpu_seconds() - cpu;
+        wall = og__clock() - wall;
+        if (cpu < wall / 10) return;
+    }
+    fail_msg("still %g s of work in %g s", cpu, wall);
+}
+
 /* Requests behind one that cannot end cost nothing while they wait. The first is answered;
  * those behind it are, or the connection is closed in good order and they are asked again. */
 static void test_pipelined_posts(void **state) {
@@ -162,12 +173,7 @@ static void test_pipelined_posts(void **state) {
     int fd = dial_slowly(s.port);
     for (int i = 0; i < N; i++)
         post(fd, i == 0 ? "{" LONG ", \"stream\": true}" : SHORT);
-    nap(1); /* until all is still */
-    double cpu = cpu_seconds(), wall = og__clock();
-    nap(1);
-    cpu = cpu_seconds() - cpu;
-    wall = og__clock() - wall;
-    if (cpu > wall / 4) fail_msg("%g s of work in %g s", cpu, wall);
+    wait_still();
     reply r = read_reply(fd, "POST");
     assert_int_equal(r.status, 200);
     assert_false(r.cut);
@@ -221,22 +227,22 @@ static void test_pipelined_mixed(void **state) {
 /* A client that never reads, and whose next answer cannot even begin, is let go. */
 static void test_answers_that_cannot_begin(void **state) {
     (void)state;
+    static const char get[] = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
     og_serve_opts o = OG_SERVE_OPTS_INIT;
-    o.stall_timeout = 0.5;
+    o.stall_timeout = 1.2;
     o.outbox = 2048;
     served s;
     served_open(&s, NULL, &o);
     int fd = dial_slowly(s.port);
-    for (int i = 0; i < 400; i++) send_text(fd, "GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
-    double cpu = cpu_seconds(), wall = og__clock();
-    nap(2);
-    cpu = cpu_seconds() - cpu;
-    wall = og__clock() - wall;
-    if (cpu > wall / 2) fail_msg("%g s of work in %g s", cpu, wall);
+    struct pollfd room = {.fd = fd, .events = POLLOUT};
+    while (poll(&room, 1, 300) == 1 && room.revents == POLLOUT)
+        if (send(fd, get, sizeof get - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) break;
+    wait_still();
+    nap(1);
     char buf[4096];
-    int n = 0;
-    while (n++ < 4000 && read_some(fd, buf, sizeof buf, 5000) > 0) continue;
-    assert_true(n < 4000);
+    ssize_t n;
+    while ((n = read_some(fd, buf, sizeof buf, 5000)) > 0) continue;
+    assert_int_equal(n, 0);
     close(fd);
     served_close(&s);
 }
@@ -325,8 +331,11 @@ static void test_drain(void **state) {
     og_str all = OG_STR_INIT;
     char more[4096];
     ssize_t n;
-    while ((n = read_some(fd, more, sizeof more, 5000)) > 0) og_str_addn(&all, more, (size_t)n);
-    assert_memory_equal(all.data + all.len - 5, "0\r\n\r\n", 5);
+    do {
+        n = read_some(fd, more, sizeof more, 5000);
+        if (n > 0) og_str_addn(&all, more, (size_t)n);
+    } while (n > 0 && memcmp(all.data + all.len - 5, "0\r\n\r\n", 5) != 0);
+    assert_true(n > 0);
     og_str_free(&all);
     close(fd);
     assert_int_equal(og_server_wait(s.server), 0);
