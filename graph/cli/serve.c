@@ -13,6 +13,7 @@
 #include "graph/serve/serve.h"
 
 #define FD_OPTION "listen-fd"
+#define LOOK_S 1 /* between two looks at the devices */
 
 typedef struct served {
     og_plan_options options;
@@ -31,7 +32,7 @@ typedef struct serving {
     int n_names;
     pthread_t signals;
     bool watching;
-    atomic_bool leave;
+    atomic_bool leave, loaded; /* loaded: the engines stay as they are */
 } serving;
 
 /* ---- the log ---------------------------------------------------------------------------- */
@@ -179,6 +180,20 @@ static int load(serving *s, int index) {
     return 0;
 }
 
+/* What this process has lost for good, the next one may find again: the parent starts it. */
+static void look_for_losses(serving *s) {
+    for (int i = 0; i < s->n && atomic_load(&s->loaded); i++) {
+        og_engine_stats es;
+        char why[256];
+        og_engine_get_stats(s->models[i].engine, &es);
+        if (es.lost == 0) continue;
+        snprintf(why, sizeof why, "a device of model '%s' is lost", s->models[i].name);
+        og_server_break(s->server, why);
+        print_line(NULL, why);
+        atomic_store(&s->loaded, false);
+    }
+}
+
 static void *watch_signals(void *arg) {
     serving *s = arg;
     sigset_t set;
@@ -187,8 +202,9 @@ static void *watch_signals(void *arg) {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     for (int hits = 0; !atomic_load(&s->leave);) {
-        int sig;
-        if (sigwait(&set, &sig) != 0 || atomic_load(&s->leave)) continue;
+        int sig = sigtimedwait(&set, NULL, &(struct timespec){.tv_sec = LOOK_S});
+        if (sig < 0) look_for_losses(s);
+        if (sig < 0 || atomic_load(&s->leave)) continue;
         if (sig == SIGHUP) {
             og_server_reload(s->server);
             continue;
@@ -228,14 +244,15 @@ static int work(serving *s, int fd) {
     int rc = start_watch(s);
     for (int i = 0; i < s->n && rc == 0; i++) rc = load(s, i);
     if (rc == 0) {
+        atomic_store(&s->loaded, true);
         og_server_ready(s->server);
         print_line(NULL, "ready");
         int ended = og_server_wait(s->server);
         rc = ended == OG_EDEVICE ? OG_SERVE_EXIT_AGAIN : OG__EXIT_OK;
         print_line(NULL, ended == OG_ETIMEOUT ? "stopped, requests were cut" : "stopped");
     }
-    og_server_destroy(s->server);
     stop_watch(s);
+    og_server_destroy(s->server);
     for (int i = 0; i < s->n; i++) {
         og_engine_destroy(s->models[i].engine);
         og_plan_destroy(s->models[i].plan);
