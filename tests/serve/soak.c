@@ -12,7 +12,11 @@
 #include "tests/serve/soak.h"
 
 #define TOLD_MAX 40
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RSS_SLACK_KIB (2 << 20) /* sanitizers keep what was freed */
+#else
 #define RSS_SLACK_KIB (96 << 10) /* of allocators with an arena a thread */
+#endif
 #define BLOCKS_SLACK 4096        /* the records of the last reloads */
 
 /* ---- small things --------------------------------------------------------------------- */
