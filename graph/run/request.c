@@ -57,9 +57,11 @@ void og__request_unref(og_request *r) {
     og_free(r->sinks);
     og_free(r->taps);
     og_plan_unref(r->plan);
+    /* Who looks for the requests of a lost replica still finds it, and locks it, until here;
+     * and the engine may be destroyed once no request is left. */
+    unlist(r);
     pthread_mutex_destroy(&r->mu);
     pthread_cond_destroy(&r->cond);
-    unlist(r); /* last: the engine may be destroyed once no request is left */
     og_free(r);
 }
 
