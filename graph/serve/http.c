@@ -363,6 +363,21 @@ static void check_times(og_server *s) {
     }
 }
 
+/* Where a device is lost for good only a new process helps: the parent starts it. */
+static void check_devices(og_server *s) {
+    pthread_mutex_lock(&s->mu);
+    int n = s->broken ? 0 : s->n_models;
+    pthread_mutex_unlock(&s->mu);
+    for (int i = 0; i < n; i++) {
+        og_engine_stats st;
+        og_engine_get_stats(s->models[i].engine, &st);
+        if (st.lost == 0) continue;
+        og__log(s, "device lost model=%s, draining", s->models[i].name);
+        og_server_break(s, "the device of a stage is lost");
+        return;
+    }
+}
+
 /* Whether draining is over. */
 static bool is_drained(og_server *s) {
     pthread_mutex_lock(&s->mu);
@@ -488,6 +503,7 @@ typedef struct ticker {
 static void tick(lws_sorted_usec_list_t *sul) {
     ticker *t = (ticker *)sul;
     check_times(t->s);
+    check_devices(t->s);
     if (t->s->paused) {
         t->s->paused = false;
         lws_rx_flow_control(t->s->listener, 1);

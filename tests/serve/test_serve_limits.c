@@ -342,6 +342,28 @@ static void test_drain(void **state) {
     served_close(&s);
 }
 
+/* A lost device: what is under way is finished, health says why, and the owner is told. */
+static void test_break(void **state) {
+    (void)state;
+    og_serve_opts o = OG_SERVE_OPTS_INIT;
+    o.outbox = 2048;
+    served s;
+    served_open(&s, NULL, &o);
+    int fd = dial_slowly(s.port);
+    char first[1];
+    post(fd, "{" LONG ", \"stream\": true}");
+    assert_int_equal(read_some(fd, first, 1, 5000), 1);
+    og_server_break(s.server, "the card fell off");
+    reply r = http_ask(s.port, "GET", "/health", NULL);
+    assert_int_equal(r.status, 503);
+    assert_non_null(strstr(r.body, "\"broken\""));
+    assert_non_null(strstr(r.body, "the card fell off"));
+    reply_free(&r);
+    close(fd);
+    assert_int_equal(og_server_wait(s.server), OG_EDEVICE);
+    served_close(&s);
+}
+
 /* Destroyed in the middle of everything. */
 static void test_destroy_under_load(void **state) {
     (void)state;
@@ -369,6 +391,7 @@ int main(void) {
         cmocka_unit_test(test_b080_client_that_does_not_read),
         cmocka_unit_test(test_b073_stage_fails_in_the_middle),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_break),
         cmocka_unit_test(test_destroy_under_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
