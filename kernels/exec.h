@@ -37,6 +37,10 @@ static inline int og__measuring(const og_exec *ex) {
     return ex->mode == OG_MEASURE;
 }
 
+/* Why a GPU cannot be opened; versions as CUDA counts them (13000), driver 0: there is none. */
+int og__no_driver(int driver, int runtime, og_err *err);
+int og__no_gpu(int index, int count, og_err *err);
+
 /* Write the words of a failure into the exec and return code. */
 int og__fail(og_exec *ex, int code, const char *fmt, ...) OG_PRINTF(3, 4);
 

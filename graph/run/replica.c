@@ -59,7 +59,10 @@ static int load(og_executor *ex, const og_plan *plan, int group, og_err *err) {
     og__executor_assign(ex, plan, group);
     const char *backend = g->place.kind == OG_PLACE_CUDA ? "cuda" : host_backend(plan);
     rc = og_device_open(backend, g->place.index, plan->threads, &ex->dev, err);
-    if (rc < 0) return rc;
+    if (rc < 0) {
+        og_err_node(err, plan->stages[g->stages[0]].name);
+        return rc;
+    }
     if ((rc = check_memory(ex, plan, err)) < 0) return rc;
     og_device_set_deterministic(ex->dev, wants_same_bits(plan, g));
     rc = og_exec_create(ex->dev, 0, &ex->exec, err);

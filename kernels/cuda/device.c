@@ -74,21 +74,11 @@ static int no_device(og_device *dev, cudaError_t e, int count, og_err *err) {
         int driver = 0, runtime = 0;
         cudaDriverGetVersion(&driver);
         cudaRuntimeGetVersion(&runtime);
-        if (!driver)
-            og_err_set(err, OG_EDEVICE, "there is no NVIDIA driver on this machine");
-        else
-            og_err_set(err, OG_EDEVICE, "the NVIDIA driver supports CUDA %d.%d, this build "
-                       "needs %d.%d", driver / 1000, driver % 1000 / 10, runtime / 1000,
-                       runtime % 1000 / 10);
-        og_err_hint(err, "install a driver, or use backend: cpu");
-        return OG_EDEVICE;
+        return og__no_driver(driver, runtime, err);
     }
     if (e != cudaSuccess && e != cudaErrorNoDevice)
         return og__cuda_report(dev, "cannot be used", e, err);
-    og_err_set(err, OG_ENOENT, "GPU %d is asked for, this machine has %d", dev->index,
-               e == cudaSuccess ? count : 0);
-    og_err_hint(err, "see `nvidia-smi -L`, and `devices` in the overlay");
-    return OG_ENOENT;
+    return og__no_gpu(dev->index, e == cudaSuccess ? count : 0, err);
 }
 
 static int describe(og_device *dev, og__cuda_device *d, og_err *err) {

@@ -1,6 +1,6 @@
 /* Devices, execs, scratch, error words, the tap, and tensors. */
 #include "kernels/base/alloc.h"
-#include "kernels/ops.h"
+#include "kernels/exec.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,6 +44,28 @@ static void test_unknown_backends_are_refused_with_words(void **state) {
     }
     og_err_clear(&err);
     assert_int_equal(og_device_open("cpu", 0, -1, &dev, &err), OG_EINVAL);
+}
+
+static void test_what_a_machine_lacks_has_words(void **state) {
+    (void)state;
+    const struct {
+        int driver, runtime, index, count;
+        const char *text;
+    } lack[] = {
+        {0, 13000, -1, 0, "there is no NVIDIA driver on this machine"},
+        {12020, 13000, -1, 0, "the NVIDIA driver supports CUDA 12.2, this build needs 13.0"},
+        {0, 0, 7, 2, "GPU 7 is asked for, this machine has 2 (0 to 1)"},
+        {0, 0, 1, 1, "GPU 1 is asked for, this machine has one (0)"},
+        {0, 0, 0, 0, "GPU 0 is asked for, this machine has none"},
+    };
+    for (size_t i = 0; i < sizeof lack / sizeof *lack; i++) {
+        og_err err = OG_ERR_INIT;
+        int rc = lack[i].index < 0 ? og__no_driver(lack[i].driver, lack[i].runtime, &err)
+                                   : og__no_gpu(lack[i].index, lack[i].count, &err);
+        assert_int_equal(rc, lack[i].index < 0 ? OG_EDEVICE : OG_ENOENT);
+        assert_string_equal(err.msg, lack[i].text);
+        assert_true(err.hint[0]);
+    }
 }
 
 static void test_backends_are_listed_and_described(void **state) {
@@ -281,6 +303,7 @@ static void test_views_and_names(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unknown_backends_are_refused_with_words),
+        cmocka_unit_test(test_what_a_machine_lacks_has_words),
         cmocka_unit_test(test_backends_are_listed_and_described),
         cmocka_unit_test(test_measure_then_run),
         cmocka_unit_test(test_a_measured_arena_fits_smaller_steps),
