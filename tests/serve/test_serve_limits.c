@@ -111,7 +111,7 @@ static void test_time_limit(void **state) {
     served s;
     served_open(&s, NULL, &o);
     int fd = dial_slowly(s.port);
-    post(fd, "{" LONG ", \"stream\": true, \"timeout\": 0.3}");
+    post(fd, "{" LONG ", \"stream\": true, \"timeout\": 2}");
     wait_idle(&s, 20);
     reply r = read_reply(fd, "POST");
     assert_int_equal(r.status, 200);
