@@ -75,14 +75,13 @@ static int set_text(json_t *o, const char *key, const json_t *value) {
     return rc;
 }
 
-static json_t *metadata(const og_request *r, int field, const char *name,
-                        const json_t *keep, uint64_t checkpoint) {
+static json_t *metadata(const json_t *facts, const char *name, const json_t *keep,
+                        uint64_t checkpoint) {
     char hex[17];
     snprintf(hex, sizeof hex, "%016" PRIx64, checkpoint);
     json_t *m = json_pack("{s:s, s:s, s:s}", "format", OG_VOICE_FORMAT, "name", name,
                           "checkpoint", hex);
     json_t *none = json_object();
-    const json_t *facts = json_object_get(r->hook_fields, r->plan->fields[field].name);
     if (m && (set_text(m, "facts", facts ? facts : none) < 0 ||
               set_text(m, "fields", keep ? keep : none) < 0)) {
         json_decref(m);
@@ -121,13 +120,59 @@ int og_voice_pack(og_request *r, int field, const char *name, const json_t *keep
         n++;
     }
     if (rc == 0 && !n) rc = og_err_set(err, OG_EINVAL, "no stage made anything of the clip");
-    json_t *m = metadata(r, field, name, keep, checkpoint);
+    const json_t *facts = json_object_get(r->hook_fields, p->fields[field].name);
+    json_t *m = metadata(facts, name, keep, checkpoint);
     if (!m || json_object_set_new(header, "__metadata__", m) < 0) out->oom = 1;
     if (rc == 0) add_header(out, header);
     for (int i = 0; i < n && rc == 0; i++)
         og_str_addn(out, items[i].data, og_tensor_bytes(&items[i]));
     json_decref(header);
     if (rc == 0 && out->oom) rc = og_err_set(err, OG_ENOMEM, "no memory for the voice");
+    return rc;
+}
+
+static int no_vector(const og_plan *p, int field, int n, int width, og_err *err) {
+    if (width)
+        return og_err_set(err, OG_EREJECT, "has %d numbers, this checkpoint's speaker vectors "
+                          "have %d", n, width);
+    return og_err_set(err, OG_EREJECT, "this pipeline makes no speaker vector of %s",
+                      p->fields[field].name);
+}
+
+/* The output that is one vector; *width: that of the last one seen. */
+static const og_plan_port *find_vector(const og_plan *p, const og_request_tap *taps, int n_taps,
+                                       int n, int *tap, int *width) {
+    *width = 0;
+    for (int i = 0; i < n_taps; i++) {
+        const og_plan_stage *st = &p->stages[og_plan_find_stage(p, taps[i].stage)];
+        const og_plan_port *port = &st->ports[og_arch_port(st->arch, taps[i].port)];
+        if (port->dtype != OG_F32) continue;
+        *width = (int)port->width;
+        *tap = i;
+        if (port->width == n) return port;
+    }
+    return NULL;
+}
+
+int og_voice_pack_vector(const og_plan *p, int field, const char *name, const json_t *keep,
+                         const float *x, int n, og_str *out, og_err *err) {
+    og_request_tap taps[OG_VOICE_MAX_PORTS];
+    int n_taps = og_voice_taps(p, field, taps, OG_VOICE_MAX_PORTS), tap = 0, width;
+    uint64_t checkpoint = 0;
+    char key[256];
+    if (!find_vector(p, taps, n_taps, n, &tap, &width)) return no_vector(p, field, n, width, err);
+    int rc = add_stage(p, og_plan_find_stage(p, taps[tap].stage), &checkpoint, err);
+    if (rc < 0) return rc;
+    snprintf(key, sizeof key, "%s.%s", taps[tap].stage, taps[tap].port);
+    size_t bytes = (size_t)n * sizeof *x;
+    json_t *header = json_pack("{s:{s:s, s:[i,i], s:[i,I]}, s:o}", key, "dtype",
+                               og_dtype_name(OG_F32), "shape", 1, n, "data_offsets", 0,
+                               (json_int_t)bytes, "__metadata__",
+                               metadata(NULL, name, keep, checkpoint));
+    if (header) add_header(out, header);
+    og_str_addn(out, (const char *)x, bytes);
+    rc = header && !out->oom ? 0 : og_err_set(err, OG_ENOMEM, "no memory for the voice");
+    json_decref(header);
     return rc;
 }
 

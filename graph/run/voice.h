@@ -49,6 +49,12 @@ int og_voice_taps(const og_plan *p, int field, og_request_tap *taps, int max);
 OG_MUST_CHECK int og_voice_pack(og_request *r, int field, const char *name,
                                 const json_t *keep, og_str *out, og_err *err);
 
+/* The same of a speaker's vector that was made elsewhere, in place of a clip: n numbers. No
+ * request is needed. OG_EREJECT when no stage behind the field makes vectors of that length. */
+OG_MUST_CHECK int og_voice_pack_vector(const og_plan *p, int field, const char *name,
+                                       const json_t *keep, const float *x, int n, og_str *out,
+                                       og_err *err);
+
 /* Add the fields that belong to the voices of a body to it, where it does not have them.
  * og_engine_submit does it too, but cannot tell a default that was filled in before from
  * what the user said. OG_EREJECT with the field's name for a file that is no voice. */

@@ -1,12 +1,13 @@
 /* From a body of the speech API to the fields of a pipeline. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "graph/run/reload.h"
 #include "graph/serve/speech.h"
+#include "graph/serve/voices.h"
 
 #define RATE_MIN 8000
 #define RATE_MAX 192000
@@ -85,12 +86,30 @@ static const char *voice_of(og__body *b, const char **api) {
     return voice;
 }
 
+/* A voice is one of the checkpoint's own, or an uploaded one, which is heard as a clip is. */
 static void read_voice(og__body *b, og__ask *a) {
     const char *api = "voice", *voice = voice_of(b, &api);
-    if (voice && *voice) set(b, a, api, "voice", json_string(voice));
+    char path[PATH_MAX];
+    int field;
+    if (!voice || !*voice || b->failed) return;
+    bool clones = og__voice_clones(a->plan, &field);
+    bool clip = og__body_any(b, "ref_audio") || og__body_any(b, "references");
+    bool uploaded = !og__voice_own(a->plan, voice) &&
+                    og__voice_path(b->call->server, voice, path, sizeof path);
+    if (uploaded && !clones)
+        og__body_fault(b, api, "unsupported", "'%.64s' is an uploaded voice, and the checkpoint "
+                       "does not clone voices, as a Base checkpoint does", voice);
+    else if (uploaded)
+        set(b, a, api, "ref_audio", json_string(path));
+    else if (!clones || og__voice_own(a->plan, NULL))
+        set(b, a, api, "voice", json_string(voice));
+    else if (clip)
+        og__reply_header(b->call, "x-omni-warning", "%s is not used: the clip is the voice", api);
+    else
+        og__body_fault(b, api, "voice_not_found", "there is no uploaded voice '%.64s', and no "
+                       "ref_audio", voice);
 }
 
-/* The engine takes clips by path; bytes of a body get one without touching a disk. */
 static void keep_clip(og__body *b, og__ask *a, const char *name, const char *text) {
     og_str bytes = OG_STR_INIT;
     og_err err = OG_ERR_INIT;
@@ -100,16 +119,9 @@ static void keep_clip(og__body *b, og__ask *a, const char *name, const char *tex
         og_str_free(&bytes);
         return;
     }
-    a->clip = memfd_create("clip", MFD_CLOEXEC);
-    size_t done = 0;
-    while (a->clip >= 0 && done < bytes.len) {
-        ssize_t n = write(a->clip, bytes.data + done, bytes.len - done);
-        if (n <= 0) break;
-        done += (size_t)n;
-    }
-    bool whole = done == bytes.len;
+    a->clip = og__memory_file(bytes.data, bytes.len);
     og_str_free(&bytes);
-    if (!whole) {
+    if (a->clip < 0) {
         b->failed = true;
         og__reply_error(b->call, 503, NULL, "out_of_memory", "no memory for the clip");
         return;

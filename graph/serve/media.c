@@ -1,8 +1,25 @@
-/* base64 and data: URLs. */
+/* base64, data: URLs, and bytes as a file. */
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "graph/serve/server.h"
+
+int og__memory_file(const void *bytes, size_t n) {
+    int fd = memfd_create("clip", MFD_CLOEXEC);
+    size_t done = 0;
+    while (fd >= 0 && done < n) {
+        ssize_t k = write(fd, (const char *)bytes + done, n - done);
+        if (k <= 0) break;
+        done += (size_t)k;
+    }
+    if (fd >= 0 && done < n) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
 
 static int digit(unsigned char ch) {
     if (ch >= 'A' && ch <= 'Z') return ch - 'A';

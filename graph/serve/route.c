@@ -23,6 +23,9 @@ static const og__route routes[] = {
     {OG__GET, "/v1/models/{}", og__get_model, false},
     {OG__POST, "/v1/audio/speech", og__post_speech, false},
     {OG__POST, "/v1/audio/speech/batch", og__post_batch, false},
+    {OG__GET, "/v1/audio/voices", og__get_voices, false},
+    {OG__POST, "/v1/audio/voices", og__post_voice, false},
+    {OG__DELETE, "/v1/audio/voices/{}", og__delete_voice, false},
 };
 
 /* One part of a path (its %xx are bytes already); empty and overlong parts match nothing. */
@@ -49,14 +52,17 @@ static bool matches(const char *pattern, const char *path, char *param) {
 
 const og__route *og__route_find(og__method m, const char *path, char *param,
                                 const char **allowed) {
-    static const char *const names[] = {"GET, HEAD, OPTIONS", "POST, OPTIONS",
-                                        "DELETE, OPTIONS"};
+    static const char *const names[] = { /* one bit a method */
+        "", "GET, HEAD, OPTIONS", "POST, OPTIONS", "GET, HEAD, POST, OPTIONS",
+        "DELETE, OPTIONS", "GET, HEAD, DELETE, OPTIONS", "POST, DELETE, OPTIONS",
+        "GET, HEAD, POST, DELETE, OPTIONS"};
+    unsigned known = 0;
     *allowed = "";
     if (m == OG__HEAD) m = OG__GET;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (!matches(routes[i].path, path, param)) continue;
         if (routes[i].method == m) return &routes[i];
-        *allowed = names[routes[i].method];
+        *allowed = names[known |= 1u << routes[i].method];
     }
     return NULL;
 }

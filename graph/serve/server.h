@@ -259,6 +259,9 @@ void og__get_models(og__call *c);
 void og__get_model(og__call *c);
 void og__post_speech(og__call *c);
 void og__post_batch(og__call *c);
+void og__get_voices(og__call *c);
+void og__post_voice(og__call *c);
+void og__delete_voice(og__call *c);
 
 /* ---- body.c -------------------------------------------------------------------------------- */
 
@@ -293,6 +296,9 @@ bool og__body_knows(const og__body *b, const char *name);
 /* Bytes of a data: URL or bare base64, appended to out: 0, or OG_EREJECT with what is wrong.
  * Line breaks and missing padding are accepted, any other stray character is not. */
 int og__data_url(const char *text, og_str *out, og_err *err);
+/* The engine takes clips by path; bytes of a body get one without touching a disk: a
+ * descriptor for /proc/self/fd, or -1. */
+int og__memory_file(const void *bytes, size_t n);
 /* base64 of n bytes, appended. */
 void og__base64(const void *bytes, size_t n, og_str *out);
 
