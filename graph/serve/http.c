@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "graph/serve/http.h"
+#include "graph/serve/ws.h"
 
 #define TICK_US (250 * LWS_US_PER_MS)
 #define SNDBUF_MAX (1 << 20)
@@ -19,7 +20,10 @@
 
 /* ---- calls of the loop ---------------------------------------------------------------- */
 
-static void enlist(og_server *s, og__call *c) {
+void og__enlist(og_server *s, og__call *c, struct lws *wsi, og__session *ses) {
+    c->wsi = wsi;
+    c->session = ses;
+    ses->call = c;
     c->next = s->live;
     if (c->next) c->next->prev = c;
     s->live = c;
@@ -239,10 +243,7 @@ static int on_request(struct lws *wsi, og__session *ses, og_server *s) {
     if (m < 0 || ses->call) return -1;
     og__call *c = og__call_create(s);
     if (!c) return -1;
-    c->wsi = wsi;
-    c->session = ses;
-    ses->call = c;
-    enlist(s, c);
+    og__enlist(s, c, wsi, ses);
     c->method = method_of(m);
     c->h2 = lws_get_network_wsi(wsi) != wsi;
     c->ahead = !c->h2 && og__is_read_ahead(wsi);
@@ -443,6 +444,11 @@ static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *use
     case LWS_CALLBACK_WSI_DESTROY:
         server_of(wsi)->connections--;
         return 0;
+    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+    case LWS_CALLBACK_ESTABLISHED:
+    case LWS_CALLBACK_RECEIVE:
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+    case LWS_CALLBACK_CLOSED: return og__ws_event(wsi, reason, ses, in, len);
     case LWS_CALLBACK_EVENT_WAIT_CANCELLED: read_news(server_of(wsi)); return 0;
     default: return lws_callback_http_dummy(wsi, reason, user, in, len);
     }

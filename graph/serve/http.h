@@ -25,6 +25,8 @@ typedef struct og__session {
 
 /* ---- http.c -------------------------------------------------------------------------- */
 
+/* The connection has a call, of the list of those under way. */
+void og__enlist(og_server *s, og__call *c, struct lws *wsi, og__session *ses);
 /* The connection has no more to do with the call. */
 void og__detach(og_server *s, og__call *c);
 /* The same, where its answer was not complete: its step is told. */

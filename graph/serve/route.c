@@ -9,6 +9,7 @@
 #include "graph/serve/reload.h"
 #include "graph/serve/server.h"
 #include "graph/serve/view.h"
+#include "graph/serve/ws.h"
 
 static const og__route routes[] = {
     {OG__GET, "/", og__get_page, true},
@@ -23,6 +24,7 @@ static const og__route routes[] = {
     {OG__GET, "/v1/models/{}", og__get_model, false},
     {OG__POST, "/v1/audio/speech", og__post_speech, false},
     {OG__POST, "/v1/audio/speech/batch", og__post_batch, false},
+    {OG__GET, OG__WS_PATH, og__get_stream, false},
     {OG__GET, "/v1/audio/voices", og__get_voices, false},
     {OG__POST, "/v1/audio/voices", og__post_voice, false},
     {OG__DELETE, "/v1/audio/voices/{}", og__delete_voice, false},

@@ -132,7 +132,7 @@ CLIENT_UNUSED static reply read_reply(int fd, const char *method) {
         r.cut = true;
         return r;
     }
-    if (!strcmp(method, "HEAD") || r.status == 204 || r.status == 100) return r;
+    if (!strcmp(method, "HEAD") || r.status == 204 || r.status < 200) return r;
     if (header_of(&r, "content-length", value, sizeof value))
         r.cut = !read_body(fd, &r, strtoul(value, NULL, 10));
     else if (header_of(&r, "transfer-encoding", value, sizeof value))
