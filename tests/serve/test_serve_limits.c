@@ -112,6 +112,7 @@ static void test_time_limit(void **state) {
     served_open(&s, NULL, &o);
     int fd = dial_slowly(s.port);
     post(fd, "{" LONG ", \"stream\": true, \"timeout\": 2}");
+    assert_false(is_closed_now(fd)); /* it is under way */
     wait_idle(&s, 20);
     reply r = read_reply(fd, "POST");
     assert_int_equal(r.status, 200);
