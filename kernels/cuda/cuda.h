@@ -171,6 +171,15 @@ int og__cuda_conv1d_depthwise(og_exec *ex, og_tensor *y, const og_tensor *x,
 int og__cuda_conv_transpose1d(og_exec *ex, og_tensor *y, const og_tensor *x,
                               const og_tensor *w, const og_tensor *bias, og_tensor *state,
                               const og_rows *rows, int stride);
+int og__cuda_pad_time(og_exec *ex, og_tensor *y, const og_tensor *x, int64_t left,
+                      og_pad mode);
+int og__cuda_magnitude(og_exec *ex, og_tensor *y, const og_tensor *x, float eps);
+int og__cuda_log_floor(og_exec *ex, og_tensor *y, const og_tensor *x, float floor);
+int og__cuda_softmax_time(og_exec *ex, og_tensor *y, const og_tensor *x);
+int og__cuda_time_stats(og_exec *ex, og_tensor *mean, og_tensor *std, const og_tensor *x,
+                        const og_tensor *w, float floor);
+int og__cuda_rvq_nearest(og_exec *ex, og_tensor *ids, const og_tensor *x,
+                         const og_tensor *table);
 int og__cuda_sample(og_exec *ex, og_tensor *ids, og_tensor *logits, const og_sample_row *rows,
                     const og_tensor *history, const og_tensor *allowed,
                     const og_tensor *stop_ids);
