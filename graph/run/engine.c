@@ -148,17 +148,28 @@ static og_executor *find_replica(og_engine *e, int stage, int replica, int *node
     return NULL;
 }
 
-int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *out) {
+/* What is asked for of a replica's counters. */
+static int read_counters(og_engine *e, int stage, int replica, og_node_stats *stats,
+                         og_step_totals *totals) {
     int node;
     pthread_mutex_lock(&e->mu);
     og_executor *ex = find_replica(e, stage, replica, &node);
     if (ex) {
         pthread_mutex_lock(&ex->mu);
-        *out = ex->stats[node];
+        if (stats) *stats = ex->stats[node];
+        if (totals) *totals = ex->totals[node];
         pthread_mutex_unlock(&ex->mu);
     }
     pthread_mutex_unlock(&e->mu);
     return ex ? 0 : OG_ENOENT;
+}
+
+int og_engine_node_stats(og_engine *e, int stage, int replica, og_node_stats *out) {
+    return read_counters(e, stage, replica, out, NULL);
+}
+
+int og_engine_step_totals(og_engine *e, int stage, int replica, og_step_totals *out) {
+    return read_counters(e, stage, replica, NULL, out);
 }
 
 int og_engine_executor_memory(og_engine *e, int group, og_executor_memory *out) {
@@ -167,19 +178,6 @@ int og_engine_executor_memory(og_engine *e, int group, og_executor_memory *out) 
     if (ex) {
         pthread_mutex_lock(&ex->mu);
         *out = ex->memory;
-        pthread_mutex_unlock(&ex->mu);
-    }
-    pthread_mutex_unlock(&e->mu);
-    return ex ? 0 : OG_ENOENT;
-}
-
-int og_engine_step_totals(og_engine *e, int stage, int replica, og_step_totals *out) {
-    int node;
-    pthread_mutex_lock(&e->mu);
-    og_executor *ex = find_replica(e, stage, replica, &node);
-    if (ex) {
-        pthread_mutex_lock(&ex->mu);
-        *out = ex->totals[node];
         pthread_mutex_unlock(&ex->mu);
     }
     pthread_mutex_unlock(&e->mu);
