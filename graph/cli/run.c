@@ -266,8 +266,9 @@ static int run(og__cli *cli) {
 
 static const og__opt options[] = {
     {"output", 'o', OG__VALUE, "FILE", NULL, OG__FILL_FILE, false,
-     "where to: .wav, .flac, .pcm, .raw, .json (facts only), or - for standard output"},
-    {"format", 'f', OG__VALUE, "FORMAT", "wav|wav_f32|flac|pcm|json", OG__FILL_NONE,
+     "where to: .wav, .flac, .mp3, .opus, .pcm, .raw, .json (facts only), or - for "
+     "standard output"},
+    {"format", 'f', OG__VALUE, "FORMAT", "wav|wav_f32|flac|mp3|opus|pcm|json", OG__FILL_NONE,
      false, "format, where the file's name does not say it"},
     {"request", 'r', OG__VALUE, "JSON", NULL, OG__FILL_NONE, false,
      "the request's fields as JSON, or @FILE; flags come over it"},
